@@ -1,0 +1,2 @@
+import os, sys, pytest
+sys.exit(pytest.main(["-p", "no:cacheprovider", "-v", "--junitxml=" + os.environ["XML_OUTPUT_FILE"]] + sys.argv[1:]))
