@@ -1,0 +1,23 @@
+//===- Registration.cpp - what megalith-opt knows ---------------------------===//
+
+#include "tools/megalith-opt/Registration.h"
+
+#include "ir/moe/Moe.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Transforms/Passes.h"
+
+namespace megalith {
+
+void registerDialects(mlir::DialectRegistry &registry) {
+  registry.insert<mlir::func::FuncDialect, mlir::arith::ArithDialect>();
+  registry.insert<moe::MoeDialect>();
+}
+
+void registerPasses() {
+  mlir::registerCanonicalizerPass();
+  mlir::registerCSEPass();
+}
+
+} // namespace megalith
