@@ -1,0 +1,92 @@
+// The machine as device code sees it. Everything in namespace megalith::platform is implemented
+// twice, by platform_cuda.cuh (PTX) and platform_host.cuh (fibers on a CPU, see runtime/host); no
+// other device header may know the machine. This file holds what both share and lists the rest.
+//
+// ids          int sm(), int warp(), int lane(), unsigned char *smem()
+// shared       T ld_shared<T>(const void *), void st_shared<T>(void *, T)      T: 2, 4, 8, 16 bytes
+// global       T ld_global<T>(const void *), void st_global<T>(void *, T)      weak
+//              T ld_const<T>(const void *)                                     immutable data only
+// strong       T ld_relaxed<Scope, T>(const T *), void st_relaxed<Scope, T>(T *, T)
+//                                          T: uint32_t, uint64_t, U128 (one access each)
+//              u32x4 ld_relaxed_v4<Scope>(const uint32_t *)                    four b32 accesses
+//              T ld_acquire<Scope, T>(const T *)                               uint32_t, uint64_t
+//              void red_add_relaxed<Scope>(uint32_t *, uint32_t), red_add_release<Scope>(...)
+// mbarrier     void mbarrier_init(bar, arrivals), mbarrier_arrive(bar),
+//              mbarrier_arrive_expect_tx(bar, bytes), bool mbarrier_try_wait(bar, parity),
+//              fence_mbarrier_init(), fence_proxy_async()                      bar: uint64_t *
+// bulk         cp_async_bulk(dst, src, bytes, bar), prefetch_l2(p, bytes)      multiples of 16 B
+// warp         warp_sync(), shfl_xor(v, mask), shfl(v, lane), ballot(p), all_sync(p), any_sync(p)
+// CTA          named_barrier(id, threads), cta_sync()
+// mma          void mma_k_loop(float (&acc)[4], const MmaLoop &)
+// math         fmaf_, exp2f_, log2f_, rsqrtf_, sqrtf_, sinf_, cosf_, fmaxf_, fminf_, fabsf_
+// launch       launch_wait(), launch_dependents(), uint64_t now_ns(), poll_pause(p)
+// faults       [[noreturn]] fail(FaultRecord *, edge, expected, seen, launch = 0)
+// lint marks   mark<Verb, Edge>(), mark_end()
+#pragma once
+
+#include "codegen/device/types.cuh"
+
+namespace megalith::platform {
+
+/// Who takes part in a strong access: one device, or all of them and the host.
+enum class Scope { gpu, sys };
+
+/// One warp's multiply-accumulate over consecutive k16 steps (mma.m16n8k16, bf16, fp32 sums).
+/// For s in [0, steps), ascending: acc += A(s) x B(s). Pointers and flags are this lane's own;
+/// steps, j0, swap and strides are the same in all lanes (swap may differ: it is the strip's
+/// parity). Lane = 4 g + t holds rows g and g + 8 of A and column g of B, and k = 4t .. 4t + 3 of
+/// each step on both sides.
+struct MmaLoop {
+  int steps;              ///< k16 steps
+  const unsigned char *a; ///< shared; 16-byte units {row g: k 4t,4t+1 | row g+8: k 4t,4t+1 |
+                          ///< row g: k 4t+2,4t+3 | row g+8: k 4t+2,4t+3}
+  int j0;                 ///< unit of step 0; step s reads unit (j0 + s) ^ swap
+  int swap;               ///< 0 or 1
+  int a_stride;           ///< bytes between units
+  bool a_valid;           ///< false: both rows of A are zero
+  const unsigned char *b; ///< shared; 8-byte units {k 4t..4t+3 of column g}
+  int b_stride;           ///< bytes between steps
+  bool b_valid;           ///< false: the column of B is zero
+};
+
+/// Verbs of the comments that bracket each emitted wait and signal in PTX:
+///   // megalith <verb> @<Edge::kName> <order>   ...   // megalith end
+/// Edge::kName is a `static constexpr char kName[]`.
+namespace verb {
+struct Wait {
+  static constexpr char kText[] = "wait";
+  static constexpr char kOrder[] = "acquire.cta";
+};
+struct Signal {
+  static constexpr char kText[] = "signal";
+  static constexpr char kOrder[] = "release.cta";
+};
+struct Acquire {
+  static constexpr char kText[] = "acquire";
+  static constexpr char kOrder[] = "acquire.cta";
+};
+struct Release {
+  static constexpr char kText[] = "release";
+  static constexpr char kOrder[] = "release.cta";
+};
+struct Copy {
+  static constexpr char kText[] = "copy";
+  static constexpr char kOrder[] = "async.cta";
+};
+struct Poll {
+  static constexpr char kText[] = "wait";
+  static constexpr char kOrder[] = "relaxed.gpu";
+};
+struct Publish {
+  static constexpr char kText[] = "signal";
+  static constexpr char kOrder[] = "relaxed.gpu";
+};
+} // namespace verb
+
+} // namespace megalith::platform
+
+#ifdef MEGALITH_HOST
+#include "codegen/device/platform_host.cuh"
+#else
+#include "codegen/device/platform_cuda.cuh"
+#endif

@@ -1,0 +1,435 @@
+// CUDA platform: one-instruction functions under PTX names. The only device header with inline
+// assembly, shuffles and built-in variables. Needs no CUDA include folder (NVRTC: no headers).
+#pragma once
+
+#include "codegen/device/platform.cuh"
+
+/// Opens a kernel of one CTA per SM. On the host also makes a registration record.
+#define MEGALITH_KERNEL(name)                                                                      \
+  extern "C" __global__ void __launch_bounds__(::megalith::kThreadsPerCta, 1)                      \
+      name(const __grid_constant__ ::megalith::LaunchArgs args)
+
+extern __shared__ __align__(128) unsigned char megalith_arena[];
+
+namespace megalith::platform {
+
+MEGALITH_DEVICE int sm() {
+  return static_cast<int>(blockIdx.x);
+}
+MEGALITH_DEVICE int warp() {
+  return static_cast<int>(threadIdx.x >> 5);
+}
+MEGALITH_DEVICE int lane() {
+  return static_cast<int>(threadIdx.x & 31);
+}
+MEGALITH_DEVICE unsigned char *smem() {
+  return megalith_arena;
+}
+
+namespace detail {
+MEGALITH_DEVICE uint32_t shared_address(const void *p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+MEGALITH_DEVICE uint64_t global_address(const void *p) {
+  return static_cast<uint64_t>(__cvta_generic_to_global(p));
+}
+
+// One access of 2, 4, 8 or 16 bytes; `OP` is the instruction up to its type. The memory clobber
+// keeps the compiler's order, which the protocols rely on.
+#define MEGALITH_LOAD(NAME, OP, ADDRESS, CONSTRAINT)                                               \
+  template <class T> MEGALITH_DEVICE T NAME(const void *p) {                                       \
+    static_assert(sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);          \
+    if constexpr (sizeof(T) == 2) {                                                                \
+      uint16_t v;                                                                                  \
+      asm volatile(OP ".b16 %0, [%1];" : "=h"(v) : CONSTRAINT(ADDRESS(p)) : "memory");             \
+      return __builtin_bit_cast(T, v);                                                             \
+    } else if constexpr (sizeof(T) == 4) {                                                         \
+      uint32_t v;                                                                                  \
+      asm volatile(OP ".b32 %0, [%1];" : "=r"(v) : CONSTRAINT(ADDRESS(p)) : "memory");             \
+      return __builtin_bit_cast(T, v);                                                             \
+    } else if constexpr (sizeof(T) == 8) {                                                         \
+      u32x2 v;                                                                                     \
+      asm volatile(OP ".v2.b32 {%0, %1}, [%2];"                                                    \
+                   : "=r"(v.x), "=r"(v.y)                                                          \
+                   : CONSTRAINT(ADDRESS(p))                                                        \
+                   : "memory");                                                                    \
+      return __builtin_bit_cast(T, v);                                                             \
+    } else {                                                                                       \
+      u32x4 v;                                                                                     \
+      asm volatile(OP ".v4.b32 {%0, %1, %2, %3}, [%4];"                                            \
+                   : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)                                    \
+                   : CONSTRAINT(ADDRESS(p))                                                        \
+                   : "memory");                                                                    \
+      return __builtin_bit_cast(T, v);                                                             \
+    }                                                                                              \
+  }
+#define MEGALITH_STORE(NAME, OP, ADDRESS, CONSTRAINT)                                              \
+  template <class T> MEGALITH_DEVICE void NAME(void *p, T value) {                                 \
+    static_assert(sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);          \
+    if constexpr (sizeof(T) == 2) {                                                                \
+      auto v = __builtin_bit_cast(uint16_t, value);                                                \
+      asm volatile(OP ".b16 [%0], %1;" ::CONSTRAINT(ADDRESS(p)), "h"(v) : "memory");               \
+    } else if constexpr (sizeof(T) == 4) {                                                         \
+      auto v = __builtin_bit_cast(uint32_t, value);                                                \
+      asm volatile(OP ".b32 [%0], %1;" ::CONSTRAINT(ADDRESS(p)), "r"(v) : "memory");               \
+    } else if constexpr (sizeof(T) == 8) {                                                         \
+      auto v = __builtin_bit_cast(u32x2, value);                                                   \
+      asm volatile(OP ".v2.b32 [%0], {%1, %2};" ::CONSTRAINT(ADDRESS(p)), "r"(v.x), "r"(v.y)       \
+                   : "memory");                                                                    \
+    } else {                                                                                       \
+      auto v = __builtin_bit_cast(u32x4, value);                                                   \
+      asm volatile(OP ".v4.b32 [%0], {%1, %2, %3, %4};" ::CONSTRAINT(ADDRESS(p)), "r"(v.x),        \
+                   "r"(v.y), "r"(v.z), "r"(v.w)                                                    \
+                   : "memory");                                                                    \
+    }                                                                                              \
+  }
+} // namespace detail
+
+MEGALITH_LOAD(ld_shared, "ld.shared", detail::shared_address, "r")
+MEGALITH_STORE(st_shared, "st.shared", detail::shared_address, "r")
+MEGALITH_LOAD(ld_global, "ld.global", detail::global_address, "l")
+MEGALITH_STORE(st_global, "st.global", detail::global_address, "l")
+MEGALITH_LOAD(ld_const, "ld.global.nc", detail::global_address, "l")
+#undef MEGALITH_LOAD
+#undef MEGALITH_STORE
+
+// Strong accesses. A b64 or b128 is one scalar access, never a vector of narrower ones.
+#define MEGALITH_STRONG_LOAD(ORDER, SCOPE)                                                         \
+  if constexpr (sizeof(T) == 4) {                                                                  \
+    uint32_t v;                                                                                    \
+    asm volatile("ld." ORDER "." SCOPE ".global.b32 %0, [%1];"                                     \
+                 : "=r"(v)                                                                         \
+                 : "l"(detail::global_address(p))                                                  \
+                 : "memory");                                                                      \
+    return __builtin_bit_cast(T, v);                                                               \
+  } else if constexpr (sizeof(T) == 8) {                                                           \
+    uint64_t v;                                                                                    \
+    asm volatile("ld." ORDER "." SCOPE ".global.b64 %0, [%1];"                                     \
+                 : "=l"(v)                                                                         \
+                 : "l"(detail::global_address(p))                                                  \
+                 : "memory");                                                                      \
+    return __builtin_bit_cast(T, v);                                                               \
+  } else {                                                                                         \
+    struct alignas(16) {                                                                           \
+      uint64_t lo, hi;                                                                             \
+    } v;                                                                                           \
+    asm volatile("{\n\t.reg .b128 q;\n\tld." ORDER "." SCOPE ".global.b128 q, [%2];\n\t"           \
+                 "mov.b128 {%0, %1}, q;\n\t}"                                                      \
+                 : "=l"(v.lo), "=l"(v.hi)                                                          \
+                 : "l"(detail::global_address(p))                                                  \
+                 : "memory");                                                                      \
+    return __builtin_bit_cast(T, v);                                                               \
+  }
+
+template <Scope scope, class T> MEGALITH_DEVICE T ld_relaxed(const T *p) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
+  if constexpr (scope == Scope::gpu) {
+    MEGALITH_STRONG_LOAD("relaxed", "gpu")
+  } else {
+    MEGALITH_STRONG_LOAD("relaxed", "sys")
+  }
+}
+
+template <Scope scope, class T> MEGALITH_DEVICE T ld_acquire(const T *p) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+  if constexpr (scope == Scope::gpu) {
+    MEGALITH_STRONG_LOAD("acquire", "gpu")
+  } else {
+    MEGALITH_STRONG_LOAD("acquire", "sys")
+  }
+}
+#undef MEGALITH_STRONG_LOAD
+
+template <Scope scope> MEGALITH_DEVICE u32x4 ld_relaxed_v4(const uint32_t *p) {
+  u32x4 v;
+  if constexpr (scope == Scope::gpu)
+    asm volatile("ld.relaxed.gpu.global.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(detail::global_address(p))
+                 : "memory");
+  else
+    asm volatile("ld.relaxed.sys.global.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(detail::global_address(p))
+                 : "memory");
+  return v;
+}
+
+#define MEGALITH_STRONG_STORE(SCOPE)                                                               \
+  if constexpr (sizeof(T) == 4) {                                                                  \
+    asm volatile("st.relaxed." SCOPE ".global.b32 [%0], %1;" ::"l"(detail::global_address(p)),     \
+                 "r"(__builtin_bit_cast(uint32_t, value))                                          \
+                 : "memory");                                                                      \
+  } else if constexpr (sizeof(T) == 8) {                                                           \
+    asm volatile("st.relaxed." SCOPE ".global.b64 [%0], %1;" ::"l"(detail::global_address(p)),     \
+                 "l"(__builtin_bit_cast(uint64_t, value))                                          \
+                 : "memory");                                                                      \
+  } else {                                                                                         \
+    struct alignas(16) Halves {                                                                    \
+      uint64_t lo, hi;                                                                             \
+    };                                                                                             \
+    auto v = __builtin_bit_cast(Halves, value);                                                    \
+    asm volatile("{\n\t.reg .b128 q;\n\tmov.b128 q, {%1, %2};\n\t"                                 \
+                 "st.relaxed." SCOPE                                                               \
+                 ".global.b128 [%0], q;\n\t}" ::"l"(detail::global_address(p)),                    \
+                 "l"(v.lo), "l"(v.hi)                                                              \
+                 : "memory");                                                                      \
+  }
+
+template <Scope scope, class T> MEGALITH_DEVICE void st_relaxed(T *p, T value) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
+  if constexpr (scope == Scope::gpu) {
+    MEGALITH_STRONG_STORE("gpu")
+  } else {
+    MEGALITH_STRONG_STORE("sys")
+  }
+}
+#undef MEGALITH_STRONG_STORE
+
+template <Scope scope> MEGALITH_DEVICE void red_add_relaxed(uint32_t *p, uint32_t value) {
+  if constexpr (scope == Scope::gpu)
+    asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" ::"l"(detail::global_address(p)),
+                 "r"(value)
+                 : "memory");
+  else
+    asm volatile("red.relaxed.sys.global.add.u32 [%0], %1;" ::"l"(detail::global_address(p)),
+                 "r"(value)
+                 : "memory");
+}
+
+template <Scope scope> MEGALITH_DEVICE void red_add_release(uint32_t *p, uint32_t value) {
+  if constexpr (scope == Scope::gpu)
+    asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(detail::global_address(p)),
+                 "r"(value)
+                 : "memory");
+  else
+    asm volatile("red.release.sys.global.add.u32 [%0], %1;" ::"l"(detail::global_address(p)),
+                 "r"(value)
+                 : "memory");
+}
+
+MEGALITH_DEVICE void mbarrier_init(uint64_t *bar, uint32_t arrivals) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(detail::shared_address(bar)),
+               "r"(arrivals)
+               : "memory");
+}
+/// Makes initialised barriers visible to bulk copies; once, before the CTA's first cta_sync().
+MEGALITH_DEVICE void fence_mbarrier_init() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+MEGALITH_DEVICE void mbarrier_arrive(uint64_t *bar) {
+  asm volatile("{\n\t.reg .b64 state;\n\tmbarrier.arrive.shared.b64 state, [%0];\n\t}" ::"r"(
+                   detail::shared_address(bar))
+               : "memory");
+}
+MEGALITH_DEVICE void mbarrier_arrive_expect_tx(uint64_t *bar, uint32_t bytes) {
+  asm volatile(
+      "{\n\t.reg .b64 state;\n\tmbarrier.arrive.expect_tx.shared.b64 state, [%0], %1;\n\t}" ::"r"(
+          detail::shared_address(bar)),
+      "r"(bytes)
+      : "memory");
+}
+/// Whether the phase with this parity has completed; may be false spuriously, so loop.
+MEGALITH_DEVICE bool mbarrier_try_wait(uint64_t *bar, uint32_t parity) {
+  uint32_t done;
+  asm volatile("{\n\t.reg .pred p;\n\tmbarrier.try_wait.parity.shared.b64 p, [%1], %2;\n\t"
+               "selp.b32 %0, 1, 0, p;\n\t}"
+               : "=r"(done)
+               : "r"(detail::shared_address(bar)), "r"(parity)
+               : "memory");
+  return done != 0;
+}
+/// Orders this thread's accesses of shared memory before later bulk copies.
+MEGALITH_DEVICE void fence_proxy_async() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/// Copies global memory to this CTA's shared memory and completes `bytes` on `bar`; one thread
+/// calls. 16-byte alignment of both sides and of `bytes`; the source is read once, so it is the
+/// first to be evicted from L2.
+MEGALITH_DEVICE void cp_async_bulk(void *dst, const void *src, uint32_t bytes, uint64_t *bar) {
+  uint64_t policy;
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+               "[%0], [%1], %2, [%3], %4;" ::"r"(detail::shared_address(dst)),
+               "l"(detail::global_address(src)), "r"(bytes), "r"(detail::shared_address(bar)),
+               "l"(policy)
+               : "memory");
+}
+/// Brings global memory to L2: 16-byte alignment of `p` and `bytes`.
+MEGALITH_DEVICE void prefetch_l2(const void *p, uint32_t bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(detail::global_address(p)),
+               "r"(bytes)
+               : "memory");
+}
+
+MEGALITH_DEVICE void warp_sync() {
+  __syncwarp(0xFFFFFFFFu);
+}
+/// T of 4 or 8 bytes.
+template <class T> MEGALITH_DEVICE T shfl_xor(T value, int mask) {
+  if constexpr (sizeof(T) == 4) {
+    return __builtin_bit_cast(
+        T, __shfl_xor_sync(0xFFFFFFFFu, __builtin_bit_cast(uint32_t, value), mask));
+  } else {
+    auto v = __builtin_bit_cast(u32x2, value);
+    v.x = __shfl_xor_sync(0xFFFFFFFFu, v.x, mask);
+    v.y = __shfl_xor_sync(0xFFFFFFFFu, v.y, mask);
+    return __builtin_bit_cast(T, v);
+  }
+}
+/// `value` of lane `source` (0..31; may differ from lane to lane). T of 4 or 8 bytes.
+template <class T> MEGALITH_DEVICE T shfl(T value, int source) {
+  if constexpr (sizeof(T) == 4) {
+    return __builtin_bit_cast(
+        T, __shfl_sync(0xFFFFFFFFu, __builtin_bit_cast(uint32_t, value), source));
+  } else {
+    auto v = __builtin_bit_cast(u32x2, value);
+    v.x = __shfl_sync(0xFFFFFFFFu, v.x, source);
+    v.y = __shfl_sync(0xFFFFFFFFu, v.y, source);
+    return __builtin_bit_cast(T, v);
+  }
+}
+MEGALITH_DEVICE uint32_t ballot(bool p) {
+  return __ballot_sync(0xFFFFFFFFu, p);
+}
+MEGALITH_DEVICE bool all_sync(bool p) {
+  return __all_sync(0xFFFFFFFFu, p) != 0;
+}
+MEGALITH_DEVICE bool any_sync(bool p) {
+  return __any_sync(0xFFFFFFFFu, p) != 0;
+}
+
+/// Barrier `id` (1..15; 0 is cta_sync's) among `threads` threads of whole warps.
+MEGALITH_DEVICE void named_barrier(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+MEGALITH_DEVICE void cta_sync() {
+  __syncthreads();
+}
+
+MEGALITH_DEVICE void mma_k_loop(float (&acc)[4], const MmaLoop &l) {
+#pragma unroll 4
+  for (int s = 0; s < l.steps; ++s) {
+    u32x4 a = {0, 0, 0, 0};
+    u32x2 b = {0, 0};
+    if (l.a_valid)
+      a = ld_shared<u32x4>(l.a + ((l.j0 + s) ^ l.swap) * l.a_stride);
+    if (l.b_valid)
+      b = ld_shared<u32x2>(l.b + s * l.b_stride);
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
+                 : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y));
+  }
+}
+
+MEGALITH_DEVICE float fmaf_(float a, float b, float c) {
+  return __fmaf_rn(a, b, c);
+}
+MEGALITH_DEVICE float fmaxf_(float a, float b) {
+  return fmaxf(a, b);
+}
+MEGALITH_DEVICE float fminf_(float a, float b) {
+  return fminf(a, b);
+}
+MEGALITH_DEVICE float fabsf_(float a) {
+  return fabsf(a);
+}
+/// 2^x, about 2 ulp.
+MEGALITH_DEVICE float exp2f_(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+MEGALITH_DEVICE float log2f_(float x) {
+  return log2f(x);
+}
+/// 1 / sqrt(x), correctly rounded steps (no approximation instruction).
+MEGALITH_DEVICE float rsqrtf_(float x) {
+  return __fdiv_rn(1.0f, __fsqrt_rn(x));
+}
+MEGALITH_DEVICE float sqrtf_(float x) {
+  return __fsqrt_rn(x);
+}
+/// Accurate for every fp32 angle, RoPE's large positions included.
+MEGALITH_DEVICE float sinf_(float x) {
+  return sinf(x);
+}
+MEGALITH_DEVICE float cosf_(float x) {
+  return cosf(x);
+}
+
+/// Waits until the previous launch is complete and its stores are visible.
+MEGALITH_DEVICE void launch_wait() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+/// Lets the next launch's CTAs start where this launch's have exited.
+MEGALITH_DEVICE void launch_dependents() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+MEGALITH_DEVICE uint64_t now_ns() {
+  uint64_t t;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t)::"memory");
+  return t;
+}
+/// Between two looks at global memory `p`. The host parks the thread until something within its
+/// 128-byte line becomes visible; here looking again at once is best.
+MEGALITH_DEVICE void poll_pause(const void *) {}
+
+/// Leaves a fault record for the host (the first one wins) and ends the kernel. `edge` is
+/// plan.json's number; what `expected` and `seen` count depends on the edge's protocol.
+[[noreturn]] MEGALITH_DEVICE void fail(FaultRecord *record, uint32_t edge, uint64_t expected,
+                                       uint64_t seen, uint64_t launch = 0) {
+  uint32_t previous = 1;
+  if (record)
+    asm volatile("atom.relaxed.sys.global.cas.b32 %0, [%1], 0, 2;"
+                 : "=r"(previous)
+                 : "l"(detail::global_address(&record->valid))
+                 : "memory");
+  if (previous == 0) {
+    volatile FaultRecord *out = record;
+    out->edge = edge;
+    out->sm = static_cast<uint32_t>(sm());
+    out->warp = static_cast<uint32_t>(warp());
+    out->launch = launch;
+    out->expected = expected;
+    out->seen = seen;
+    asm volatile("fence.acq_rel.sys;" ::: "memory");
+    out->valid = 1;
+    asm volatile("fence.acq_rel.sys;" ::: "memory");
+  } else if (record) {
+    // Another thread is writing its record: let it finish before the trap stops everything.
+    while (ld_relaxed<Scope::sys, uint32_t>(&record->valid) != 1) {
+    }
+  }
+  asm volatile("trap;");
+  __builtin_unreachable();
+}
+
+template <class Verb, class Edge> MEGALITH_DEVICE void mark() {
+  asm volatile("// megalith %0 @%1 %2" ::"C"(Verb::kText), "C"(Edge::kName), "C"(Verb::kOrder)
+               : "memory");
+}
+MEGALITH_DEVICE void mark_end() {
+  asm volatile("// megalith end" ::: "memory");
+}
+
+} // namespace megalith::platform
+
+namespace megalith {
+
+MEGALITH_DEVICE bf16 r16(float value) {
+  bf16 result;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
+  return result;
+}
+
+MEGALITH_DEVICE uint32_t r16x2(float lo, float hi) {
+  uint32_t word;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(hi), "f"(lo));
+  return word;
+}
+
+} // namespace megalith

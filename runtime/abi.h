@@ -1,0 +1,90 @@
+// What host code and kernels share: the step descriptor, the launch arguments and the fault record.
+//
+// Compiled by the host's g++, by nvcc and by NVRTC without any include folder, hence the typedefs
+// of its own under NVRTC. Code in namespace megalith says uint32_t etc. and means the same type in
+// all three. All structs have one layout everywhere (checked below); changing one is an ABI break:
+// bump kAbiVersion.
+#pragma once
+
+#ifdef __CUDACC_RTC__
+namespace megalith {
+using int32_t = int;
+using uint8_t = unsigned char;
+using uint16_t = unsigned short;
+using uint32_t = unsigned int;
+using int64_t = long;
+using uint64_t = unsigned long;
+using uintptr_t = unsigned long;
+using size_t = decltype(sizeof 0);
+} // namespace megalith
+#else
+#include <stddef.h>
+#include <stdint.h>
+namespace megalith {
+using ::int32_t;
+using ::int64_t;
+using ::size_t;
+using ::uint16_t;
+using ::uint32_t;
+using ::uint64_t;
+using ::uint8_t;
+using ::uintptr_t;
+} // namespace megalith
+#endif
+
+namespace megalith {
+
+inline constexpr int kAbiVersion = 1;
+inline constexpr int kMaxRows = 16;        ///< largest rows bucket a descriptor can describe
+inline constexpr int kMaxBuffers = 32;     ///< binding slots of one launch
+inline constexpr int kThreadsPerCta = 352; ///< 11 warps: producer, poller, 8 consumers, epilogue
+inline constexpr int kWarpsPerCta = 11;
+
+/// One live sequence of a step: its rows are [first_row, first_row + rows) and their positions
+/// start, start + 1, ...; positions below start are in the KV pages already.
+struct SequenceEntry {
+  int32_t first_row, rows, start;
+};
+
+/// All that changes from step to step; lies in device memory, so graphs replay unchanged.
+struct StepDescriptor {
+  uint64_t launch_base; ///< number of this step's first launch since the buffers were set up
+  int32_t live_rows, sequences;
+  SequenceEntry seq[kMaxRows];
+  int32_t row_seq[kMaxRows]; ///< sequence of a row; -1 = dead row
+  int32_t row_pos[kMaxRows]; ///< position of a row in its sequence
+  int32_t row_token[kMaxRows];
+};
+
+/// What a wait past its deadline leaves in pinned host memory before it traps.
+struct FaultRecord {
+  uint32_t valid; ///< 1 once written; the first fault wins
+  uint32_t edge;  ///< plan.json's number of the edge that was waited for
+  uint32_t sm, warp;
+  uint64_t launch;         ///< launch number (step->launch_base + launch_in_step)
+  uint64_t expected, seen; ///< meaning depends on the edge's protocol (phase, count, word index)
+};
+
+/// Bits of LaunchArgs::flags.
+enum LaunchFlags : uint32_t {
+  kLaunchDelays = 1u, ///< inject seeded delays (delay_seed) before waits and signals
+};
+
+/// The one kernel parameter.
+struct LaunchArgs {
+  const StepDescriptor *step;
+  const int32_t *page_table; ///< [sequence][max_pages] page numbers in the pool
+  int32_t max_pages;
+  int32_t layer;
+  uint32_t launch_in_step;
+  uint32_t flags;       ///< LaunchFlags
+  uint64_t deadline_ns; ///< how long one wait may take
+  uint64_t delay_seed;
+  FaultRecord *fault;
+  void *buffer[kMaxBuffers]; ///< plan.json's binding list names what goes where
+};
+
+static_assert(sizeof(SequenceEntry) == 12 && sizeof(StepDescriptor) == 16 + 16 * 24);
+static_assert(sizeof(FaultRecord) == 40 && sizeof(LaunchArgs) == 56 + 8 * kMaxBuffers);
+
+} // namespace megalith
