@@ -1,0 +1,326 @@
+//===- plan.cpp - Names, validity and files of plans ----------------------===//
+
+#include "runtime/plan.h"
+
+#include "runtime/error.h"
+#include "runtime/packing.h"
+
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <algorithm>
+#include <bitset>
+
+namespace megalith::runtime {
+
+namespace {
+
+template <typename T> const T *find(const std::vector<T> &list, llvm::StringRef name) {
+  auto it =
+      std::find_if(list.begin(), list.end(), [&](const T &item) { return item.name == name; });
+  return it == list.end() ? nullptr : &*it;
+}
+
+/// Adds a name, or complains that it is empty or taken.
+llvm::Error claim(llvm::StringSet<> &taken, const char *what, llvm::StringRef name) {
+  if (name.empty())
+    return problem("a {0} has no name", what);
+  if (!taken.insert(name).second)
+    return problem("{0} '{1}': the name is used twice", what, name);
+  return llvm::Error::success();
+}
+
+llvm::Error atLeast(const char *what, llvm::StringRef name, const char *field, int64_t value,
+                    int64_t least) {
+  if (value >= least)
+    return llvm::Error::success();
+  return problem("{0} '{1}': {2} is {3}, expected at least {4}", what, name, field, value, least);
+}
+
+llvm::Error validateBuffer(const Buffer &buffer) {
+  if (auto error = atLeast("buffer", buffer.name, "bytes", buffer.bytes, 1))
+    return error;
+  if (auto error = atLeast("buffer", buffer.name, "sets", buffer.sets, 1))
+    return error;
+  if (buffer.kind == BufferKind::Words) {
+    const int64_t sets = buffer.crossing ? 3 : 2;
+    if (buffer.sets != sets)
+      return problem("buffer '{0}': {1} words have {2} sets, expected {3}", buffer.name,
+                     buffer.crossing ? "crossing" : "in-launch", buffer.sets, sets);
+    if (buffer.init != BufferInit::Empty)
+      return problem("buffer '{0}': words start as '{1}', expected 'empty'", buffer.name,
+                     str(buffer.init));
+  } else if (buffer.sets != 1) {
+    return problem("buffer '{0}': {1} has {2} sets, expected 1", buffer.name, str(buffer.kind),
+                   buffer.sets);
+  }
+  if (buffer.kind == BufferKind::Epoch && buffer.init != BufferInit::Zero)
+    return problem("buffer '{0}': an epoch buffer starts as '{1}', expected 'zero' (epoch 0 is no "
+                   "launch's)",
+                   buffer.name, str(buffer.init));
+  if (buffer.bytes % 16)
+    return problem("buffer '{0}': {1} bytes, expected a multiple of 16", buffer.name, buffer.bytes);
+  return llvm::Error::success();
+}
+
+/// Rows and columns of a part after its transforms.
+llvm::Error shapeOfPart(const Weight &weight, const WeightPart &part, int64_t &rows,
+                        int64_t &columns) {
+  auto fail = [&](const char *text, auto... args) {
+    return problem("weight '{0}', tensor '{1}': {2}", weight.name, part.tensor,
+                   llvm::formatv(text, args...).str());
+  };
+  if (part.tensor.empty())
+    return problem("weight '{0}': a part names no checkpoint tensor", weight.name);
+  if (part.shape.empty())
+    return fail("no shape");
+  rows = 1;
+  for (size_t i = 0; i < part.shape.size(); ++i) {
+    if (part.shape[i] < 1)
+      return fail("dimension {0} is {1}, expected at least 1", i, part.shape[i]);
+    if (i + 1 < part.shape.size())
+      rows *= part.shape[i];
+  }
+  columns = part.shape.back();
+  if (weight.perLayer != llvm::StringRef(part.tensor).contains("{layer}"))
+    return fail("a {0} weight {1} '{{layer}'", weight.perLayer ? "per-layer" : "model-wide",
+                weight.perLayer ? "must contain" : "must not contain");
+  for (const Transform &t : part.transforms) {
+    int64_t &extent = t.axis == Axis::Rows ? rows : columns;
+    switch (t.kind) {
+    case TransformKind::Slice:
+      if (t.first < 0 || t.count < 1 || t.first + t.count > extent)
+        return fail("slice [{0}, {1}) leaves its {2} {3}", t.first, t.first + t.count, extent,
+                    str(t.axis));
+      extent = t.count;
+      break;
+    case TransformKind::Pad:
+      if (t.count < extent)
+        return fail("pads {0} {1} to {2}", extent, str(t.axis), t.count);
+      extent = t.count;
+      break;
+    case TransformKind::Permute: {
+      std::vector<int64_t> sorted = t.order;
+      std::sort(sorted.begin(), sorted.end());
+      for (size_t i = 0; i < sorted.size(); ++i)
+        if (sorted[i] != int64_t(i))
+          return fail("the order is no permutation of 0..{0}", sorted.size() - 1);
+      if (sorted.empty() || rows % int64_t(sorted.size()))
+        return fail("an order of {0} does not divide {1} rows", sorted.size(), rows);
+      break;
+    }
+    case TransformKind::Interleave:
+      if (t.groups < 1 || rows % t.groups)
+        return fail("{0} groups do not divide {1} rows", t.groups, rows);
+      break;
+    case TransformKind::AddOne:
+      break;
+    }
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error validateWeight(const Weight &weight) {
+  if (auto error = atLeast("weight", weight.name, "n", weight.n, 1))
+    return error;
+  if (auto error = atLeast("weight", weight.name, "k", weight.k, 1))
+    return error;
+  if (auto error = atLeast("weight", weight.name, "experts", weight.experts, 0))
+    return error;
+  const bool strips = weight.form == WeightForm::Strips || weight.form == WeightForm::GateUpStrips;
+  if (strips && weight.element != Element::Bf16)
+    return problem("weight '{0}': strips of {1}, expected bf16", weight.name, str(weight.element));
+  if (weight.element != Element::Bf16 && weight.element != Element::F32)
+    return problem("weight '{0}': element {1}, expected bf16 or f32", weight.name,
+                   str(weight.element));
+  if (weight.form == WeightForm::InverseFrequencies) {
+    if (weight.element != Element::F32 || !weight.parts.empty() || weight.theta <= 1 ||
+        weight.k % 2)
+      return problem("weight '{0}': inverse frequencies need element f32, no parts, an even k and "
+                     "theta > 1 (got {1})",
+                     weight.name, weight.theta);
+    return llvm::Error::success();
+  }
+  if (weight.parts.empty())
+    return problem("weight '{0}': no checkpoint tensor", weight.name);
+  if (weight.form == WeightForm::GateUpStrips && weight.parts.size() != 2)
+    return problem("weight '{0}': gate_up_strips has {1} parts, expected gate and up", weight.name,
+                   weight.parts.size());
+  if (weight.form == WeightForm::Vector && weight.n != 1)
+    return problem("weight '{0}': a vector with n = {1}, expected 1", weight.name, weight.n);
+  int64_t total = 0;
+  for (const WeightPart &part : weight.parts) {
+    int64_t rows, columns;
+    if (auto error = shapeOfPart(weight, part, rows, columns))
+      return error;
+    // Either one tensor an expert, or one tensor of all experts' rows.
+    const bool bank = weight.experts && !llvm::StringRef(part.tensor).contains("{expert}");
+    if (bank && rows % weight.experts)
+      return problem("weight '{0}', tensor '{1}': {2} rows do not divide by {3} experts",
+                     weight.name, part.tensor, rows, weight.experts);
+    rows /= bank ? weight.experts : 1;
+    if (columns != weight.k)
+      return problem("weight '{0}', tensor '{1}': {2} columns, expected k = {3}", weight.name,
+                     part.tensor, columns, weight.k);
+    if (weight.form == WeightForm::GateUpStrips && rows * 2 != weight.n)
+      return problem("weight '{0}', tensor '{1}': {2} rows, expected n / 2 = {3}", weight.name,
+                     part.tensor, rows, weight.n / 2);
+    total += rows;
+  }
+  if (total != weight.n)
+    return problem("weight '{0}': its parts have {1} rows, expected n = {2}", weight.name, total,
+                   weight.n);
+  return llvm::Error::success();
+}
+
+bool roleFits(const Plan &plan, const SlotBinding &slot) {
+  const Buffer *buffer = plan.buffer(slot.name);
+  switch (slot.role) {
+  case SlotRole::Weights:
+    return !buffer;
+  case SlotRole::Immutable:
+    return !buffer || buffer->kind == BufferKind::Immutable;
+  case SlotRole::Exchange:
+    return buffer && (buffer->kind == BufferKind::Words || buffer->kind == BufferKind::Epoch ||
+                      buffer->kind == BufferKind::Scratch);
+  case SlotRole::Kv:
+    return buffer && buffer->kind == BufferKind::Kv;
+  case SlotRole::Output:
+  case SlotRole::Tap:
+  case SlotRole::Input:
+    return buffer && buffer->kind == BufferKind::Output;
+  }
+  return false;
+}
+
+llvm::Error validateKernel(const Plan &plan, const Kernel &kernel) {
+  if (kernel.file.empty())
+    return problem("kernel '{0}': no source file", kernel.name);
+  if (auto error = atLeast("kernel", kernel.name, "threads", kernel.threads, 32))
+    return error;
+  if (auto error = atLeast("kernel", kernel.name, "smem_bytes", kernel.smemBytes, 0))
+    return error;
+  std::bitset<32> used;
+  for (const SlotBinding &slot : kernel.slots) {
+    if (slot.slot < 0 || slot.slot >= 32)
+      return problem("kernel '{0}': slot {1} ('{2}'), expected 0..31", kernel.name, slot.slot,
+                     slot.name);
+    if (used[slot.slot])
+      return problem("kernel '{0}': slot {1} is bound twice", kernel.name, slot.slot);
+    used.set(slot.slot);
+    if (!plan.buffer(slot.name) && !plan.weight(slot.name))
+      return problem("kernel '{0}', slot {1}: no buffer or weight is called '{2}'", kernel.name,
+                     slot.slot, slot.name);
+    if (!roleFits(plan, slot))
+      return problem("kernel '{0}', slot {1}: '{2}' cannot be bound as {3}", kernel.name, slot.slot,
+                     slot.name, str(slot.role));
+  }
+  llvm::StringSet<> edges;
+  for (size_t i = 0; i < kernel.edges.size(); ++i) {
+    if (auto error = claim(edges, "edge", kernel.edges[i].name))
+      return error;
+    if (kernel.edges[i].id != int64_t(i))
+      return problem("kernel '{0}', edge '{1}': id {2}, expected {3} (edges are listed by id)",
+                     kernel.name, kernel.edges[i].name, kernel.edges[i].id, i);
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error validateLaunch(const Plan &plan, size_t index) {
+  const Launch &launch = plan.launches[index];
+  const Kernel *kernel = plan.kernel(launch.kernel);
+  if (!kernel)
+    return problem("launch {0}: no kernel is called '{1}'", index, launch.kernel);
+  for (const SlotBinding &slot : kernel->slots) {
+    const Buffer *buffer = plan.buffer(slot.name);
+    const bool perLayer = buffer ? buffer->perLayer : plan.weight(slot.name)->perLayer;
+    const int64_t layer = launch.layer + slot.layerOffset;
+    if (perLayer && (layer < 0 || layer >= plan.layers))
+      return problem("launch {0} ({1}, layer {2}): '{3}' would be of layer {4}, the model has {5}",
+                     index, launch.kernel, launch.layer, slot.name, layer, plan.layers);
+  }
+  return llvm::Error::success();
+}
+
+} // namespace
+
+const Kernel *Plan::kernel(llvm::StringRef name) const {
+  return find(kernels, name);
+}
+const Buffer *Plan::buffer(llvm::StringRef name) const {
+  return find(buffers, name);
+}
+const Weight *Plan::weight(llvm::StringRef name) const {
+  return find(weights, name);
+}
+
+int64_t elementBytes(Element element) {
+  return element == Element::Bf16 ? 2 : 4;
+}
+
+llvm::Error validate(const Plan &plan) {
+  for (auto [field, value] : {std::pair{"sms", plan.sms},
+                              {"rows", plan.rows},
+                              {"tp", plan.tp},
+                              {"layers", plan.layers},
+                              {"kv_heads", plan.kvHeads},
+                              {"head_dim", plan.headDim}})
+    if (value < 1)
+      return problem("{0} is {1}, expected at least 1", field, value);
+  if (plan.rows > 16)
+    return problem("rows is {0}, expected at most 16 (the step descriptor's rows)", plan.rows);
+  if (plan.weightLayout != kWeightLayoutDigest)
+    return problem("weight layout '{0}', this runtime packs '{1}': compile the plan again with "
+                   "this version of megalith",
+                   plan.weightLayout, kWeightLayoutDigest);
+  if (plan.launches.empty())
+    return problem("no launches");
+  llvm::StringSet<> kernels, names;
+  for (const Buffer &buffer : plan.buffers) {
+    if (auto error = claim(names, "buffer", buffer.name))
+      return error;
+    if (auto error = validateBuffer(buffer))
+      return error;
+    if (buffer.kind == BufferKind::Kv &&
+        buffer.bytes != KvLayout{plan.kvHeads, plan.headDim}.pageBytes())
+      return problem("buffer '{0}': a page of {1} bytes, expected {2} for {3} heads of {4}",
+                     buffer.name, buffer.bytes, KvLayout{plan.kvHeads, plan.headDim}.pageBytes(),
+                     plan.kvHeads, plan.headDim);
+  }
+  for (const Weight &weight : plan.weights) {
+    if (auto error = claim(names, "weight", weight.name))
+      return error;
+    if (auto error = validateWeight(weight))
+      return error;
+  }
+  for (const Kernel &kernel : plan.kernels) {
+    if (auto error = claim(kernels, "kernel", kernel.name))
+      return error;
+    if (auto error = validateKernel(plan, kernel))
+      return error;
+  }
+  for (size_t i = 0; i < plan.launches.size(); ++i)
+    if (auto error = validateLaunch(plan, i))
+      return error;
+  return llvm::Error::success();
+}
+
+llvm::Expected<Plan> readPlan(llvm::StringRef file) {
+  auto buffer = llvm::MemoryBuffer::getFile(file);
+  if (!buffer)
+    return problem("{0}: {1}; `megalith compile` writes it", file, buffer.getError().message());
+  return parsePlan((*buffer)->getBuffer(), file);
+}
+
+llvm::Error writePlan(const Plan &plan, llvm::StringRef file) {
+  if (auto error = validate(plan))
+    return problem("{0} not written: {1}", file, llvm::toString(std::move(error)));
+  return llvm::writeToOutput(file, [&](llvm::raw_ostream &os) {
+    os << toJson(plan);
+    return llvm::Error::success();
+  });
+}
+
+} // namespace megalith::runtime

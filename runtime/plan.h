@@ -1,0 +1,244 @@
+//===- plan.h - What a compiled plan consists of (plan.json) -----*- C++ -*-===//
+//
+// The compiler fills these structs and writes them beside the kernels; the runtime and the tools
+// read them back. No kernel reads plan.json: everything a kernel needs is in its source and in
+// LaunchArgs (runtime/abi.h). DESIGN sections 2.5 and 3, docs/kernel-contract.md sections 1, 2
+// and 5.
+//
+// How the parts refer to each other: a launch names a kernel and a layer; a kernel's slots name a
+// buffer or a weight; a weight names checkpoint tensors. All names are unique within their list,
+// and buffers and weights share one name space.
+//
+//===----------------------------------------------------------------------===//
+#ifndef MEGALITH_RUNTIME_PLAN_H
+#define MEGALITH_RUNTIME_PLAN_H
+
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace megalith::runtime {
+
+/// Version of plan.json. A reader accepts exactly this one.
+inline constexpr int64_t kPlanVersion = 1;
+
+/// What a kernel does with the buffer behind a slot.
+enum class SlotRole {
+  Weights,   ///< packed weights of the launch's layer, read only
+  Immutable, ///< tables that do not change between launches (inverse frequencies), read only
+  Exchange,  ///< words or epochs between SMs
+  Kv,        ///< the page pool of the launch's layer
+  Output,    ///< read back by the host after a step (logits)
+  Tap,       ///< optional: null unless the host asks for it (residual, routing)
+  Input,     ///< optional: written by the host before a step (routing_in), else null
+};
+
+/// LaunchArgs::buffer[slot] of one kernel.
+struct SlotBinding {
+  int64_t slot = 0; ///< 0..31
+  std::string name; ///< of a Buffer or a Weight
+  SlotRole role = SlotRole::Weights;
+  /// Added to the launch's layer to find the layer of a per-layer buffer or weight: 1 for the
+  /// projections of the next layer, which the launch of layer l computes at its end.
+  int64_t layerOffset = 0;
+
+  bool operator==(const SlotBinding &) const = default;
+};
+
+/// A numbered synchronisation edge, for messages about deadlines.
+struct Edge {
+  int64_t id = 0;
+  std::string name; ///< e.g. "qkv_weights_full"
+  std::string from; ///< signalling role, e.g. "producer"
+  std::string to;   ///< waiting role
+
+  bool operator==(const Edge &) const = default;
+};
+
+/// What NVRTC reported for a kernel.
+struct KernelResources {
+  int64_t registers = 0;
+  int64_t spillBytes = 0;
+  int64_t stackBytes = 0;
+  int64_t staticSmemBytes = 0;
+  int64_t codeBytes = 0;
+
+  bool operator==(const KernelResources &) const = default;
+};
+
+struct Kernel {
+  std::string name;      ///< the extern "C" symbol
+  std::string file;      ///< source, relative to plan.json: "kernels/layer.cu"
+  std::string cubin;     ///< relative to plan.json; empty where the plan was not compiled for a GPU
+  int64_t smemBytes = 0; ///< dynamic shared memory
+  int64_t threads = 352;
+  std::vector<SlotBinding> slots;
+  std::vector<Edge> edges;
+  std::optional<KernelResources> resources;
+
+  bool operator==(const Kernel &) const = default;
+};
+
+enum class BufferSpace {
+  Device, ///< global memory of the GPU
+  Pinned, ///< host memory that the GPU can write
+};
+
+enum class BufferKind {
+  Words,     ///< self-validating words (contract section 2): `sets` sets, re-armed by kernels
+  Epoch,     ///< b128 words {3 x fp32, epoch}: one set, never re-armed
+  Kv,        ///< pages of one layer; `bytes` is one page, the runtime chooses how many
+  Output,    ///< plain values for the host
+  Scratch,   ///< anything a kernel writes before it reads it
+  Immutable, ///< filled once before the first launch
+};
+
+enum class BufferInit {
+  Empty,  ///< every b32 word 0xFFFFFFFF
+  Poison, ///< a NaN pattern (0x7FBA7FBA): must be written before it is read
+  Zero,
+  Load, ///< the host fills it
+};
+
+/// Type of a buffer's elements, for reading it back.
+enum class Element { Bf16, F32, I32, U32 };
+
+struct Buffer {
+  std::string name;
+  BufferSpace space = BufferSpace::Device;
+  BufferKind kind = BufferKind::Words;
+  int64_t bytes = 0;     ///< of one set; for Kv, of one page of one layer
+  int64_t sets = 1;      ///< consecutive in memory; words: 2, or 3 if crossing
+  bool crossing = false; ///< also read by the next launch
+  bool perLayer = false; ///< one for each layer (kv, residual taps)
+  BufferInit init = BufferInit::Empty;
+  Element element = Element::Bf16;
+  std::vector<int64_t> shape; ///< of one set, in elements; for messages and reading back
+
+  bool operator==(const Buffer &) const = default;
+};
+
+/// How a weight lies in memory.
+enum class WeightForm {
+  Strips,             ///< strip-packed matrix [n][k], pair (2i, 2i+1) (contract section 1)
+  GateUpStrips,       ///< strip-packed, pair (gate i, up i); n counts both, so n = 2 * intermediate
+  Vector,             ///< k values, zero-padded to a multiple of 128
+  Table,              ///< n rows of k values, row-major, as in the checkpoint
+  InverseFrequencies, ///< k/2 fp32 values theta^(-2j/k), no checkpoint tensor
+};
+
+/// One step from a checkpoint tensor to a weight. A closed list: a new kind needs a new
+/// kPlanVersion. Applied in order to a tensor seen as rows x columns (leading dimensions are
+/// flattened).
+enum class TransformKind {
+  Slice,      ///< rows or columns [first, first + count)
+  Permute,    ///< rows in the order of `order`, repeated for each group of order.size() rows
+  Interleave, ///< rows (0, 1, .. `groups`*m - 1): row i comes from row (i % groups) * m + i /
+              ///< groups
+  AddOne,     ///< 1 + w, in fp32, then rounded to bf16
+  Pad,        ///< zero rows or columns at the end, up to `count` in all
+};
+
+enum class Axis { Rows, Columns };
+
+struct Transform {
+  TransformKind kind = TransformKind::Slice;
+  Axis axis = Axis::Rows;     ///< slice, pad
+  int64_t first = 0;          ///< slice
+  int64_t count = 0;          ///< slice, pad
+  int64_t groups = 0;         ///< interleave
+  std::vector<int64_t> order; ///< permute
+
+  bool operator==(const Transform &) const = default;
+};
+
+/// A checkpoint tensor that a weight is made of.
+struct WeightPart {
+  std::string tensor; ///< checkpoint name; "{layer}" and "{expert}" stand for decimal numbers
+  std::vector<int64_t> shape; ///< in the checkpoint, unsharded
+  bool gain = false;          ///< a norm's gain: made-up weights are then 1 + w
+  std::vector<Transform> transforms;
+
+  bool operator==(const WeightPart &) const = default;
+};
+
+/// A packed weight. Parts are stacked by rows in their order (q, k, v); for GateUpStrips there are
+/// two, gate then up. An expert bank holds `experts` such matrices one after another.
+struct Weight {
+  std::string name; ///< "qkv", "expert_up", …
+  WeightForm form = WeightForm::Strips;
+  Element element = Element::Bf16; ///< in memory; bf16 for both strip forms
+  int64_t n = 1;                   ///< output rows after stacking, before padding
+  int64_t k = 0;                   ///< columns, before padding
+  int64_t experts = 0;             ///< 0: no expert bank
+  bool perLayer = true;            ///< false: one for the model (embedding, head, final norm)
+  double theta = 0;                ///< InverseFrequencies
+  std::vector<WeightPart> parts;
+
+  bool operator==(const Weight &) const = default;
+};
+
+struct Launch {
+  std::string kernel;
+  int64_t layer = 0; ///< LaunchArgs::layer, and the base of the slots' layerOffset
+
+  bool operator==(const Launch &) const = default;
+};
+
+struct Plan {
+  std::string model;  ///< for messages: the config's name
+  std::string target; ///< "sm_90a"
+  int64_t sms = 0;    ///< CTAs of every launch
+  int64_t rows = 0;   ///< bucket: most live rows
+  int64_t tp = 1;
+  int64_t layers = 0;
+  int64_t kvHeads = 0; ///< of this rank
+  int64_t headDim = 0;
+  std::string weightLayout; ///< kWeightLayoutDigest (runtime/packing.h) of the compiler
+  std::vector<Kernel> kernels;
+  std::vector<Buffer> buffers;
+  std::vector<Weight> weights;
+  std::vector<Launch> launches; ///< one step, in order
+
+  const Kernel *kernel(llvm::StringRef name) const;
+  const Buffer *buffer(llvm::StringRef name) const;
+  const Weight *weight(llvm::StringRef name) const;
+
+  bool operator==(const Plan &) const = default;
+};
+
+llvm::StringRef str(SlotRole role);
+llvm::StringRef str(BufferSpace space);
+llvm::StringRef str(BufferKind kind);
+llvm::StringRef str(BufferInit init);
+llvm::StringRef str(Element element);
+llvm::StringRef str(WeightForm form);
+llvm::StringRef str(TransformKind kind);
+llvm::StringRef str(Axis axis);
+
+/// Bytes of one element.
+int64_t elementBytes(Element element);
+
+/// Everything that can be said about a plan without its files: names are unique and defined, slots
+/// and sizes in range, layers exist. The first problem found, as one line.
+llvm::Error validate(const Plan &plan);
+
+/// The text of plan.json: keys in a fixed order, so equal plans give equal bytes.
+std::string toJson(const Plan &plan);
+
+/// Parses and validates. `file` is only for messages.
+llvm::Expected<Plan> parsePlan(llvm::StringRef text, llvm::StringRef file = "plan.json");
+
+/// Reads `file`; the error names the file and what to do.
+llvm::Expected<Plan> readPlan(llvm::StringRef file);
+
+/// Validates, then writes through a temporary file, so `file` is never half-written.
+llvm::Error writePlan(const Plan &plan, llvm::StringRef file);
+
+} // namespace megalith::runtime
+
+#endif // MEGALITH_RUNTIME_PLAN_H

@@ -1,0 +1,115 @@
+//===- PlanTest.cpp - plan.json round trip and bad files ------------------===//
+
+#include "tests/runtime/TinyPlan.h"
+
+#include "runtime/plan.h"
+
+#include "llvm/Support/FileSystem.h"
+
+#include <catch2/catch.hpp>
+#include <fstream>
+
+using namespace megalith::runtime;
+using Catch::Matchers::Contains;
+
+namespace {
+
+std::string failure(llvm::Expected<Plan> plan) {
+  REQUIRE(!plan);
+  std::string text = llvm::toString(plan.takeError());
+  CHECK(text.find('\n') == std::string::npos); // one clear line
+  return text;
+}
+
+/// plan.json with `from` replaced by `to`, once.
+std::string edited(const std::string &from, const std::string &to) {
+  std::string text = toJson(tinyPlan());
+  const size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+} // namespace
+
+TEST_CASE("a plan survives plan.json") {
+  const Plan plan = tinyPlan();
+  auto again = parsePlan(toJson(plan));
+  REQUIRE(bool(again));
+  CHECK(*again == plan);
+  CHECK(toJson(*again) == toJson(plan));
+}
+
+TEST_CASE("a plan survives a file") {
+  llvm::SmallString<128> folder;
+  REQUIRE(!llvm::sys::fs::createUniqueDirectory("plan", folder));
+  const std::string file = folder.str().str() + "/plan.json";
+  REQUIRE(!writePlan(tinyPlan(), file));
+  auto again = readPlan(file);
+  REQUIRE(bool(again));
+  CHECK(*again == tinyPlan());
+
+  Plan bad = tinyPlan();
+  bad.sms = 0;
+  const std::string other = folder.str().str() + "/bad.json";
+  CHECK_THAT(llvm::toString(writePlan(bad, other)), Contains("sms is 0"));
+  CHECK(!llvm::sys::fs::exists(other));
+  llvm::sys::fs::remove_directories(folder);
+}
+
+TEST_CASE("files that are no plans") {
+  CHECK_THAT(failure(readPlan("/nowhere/plan.json")),
+             Contains("/nowhere/plan.json") && Contains("megalith compile"));
+  CHECK_THAT(failure(parsePlan("")), Contains("not JSON"));
+  CHECK_THAT(failure(parsePlan("[]")), Contains("expected an object"));
+  CHECK_THAT(failure(parsePlan("{}")), Contains("version: missing"));
+  const std::string text = toJson(tinyPlan());
+  CHECK_THAT(failure(parsePlan(text.substr(0, text.size() / 2), "out/plan.json")),
+             Contains("out/plan.json: not JSON") && Contains("complete?"));
+}
+
+TEST_CASE("fields that are missing, misspelt or of a wrong kind are named") {
+  auto check = [](const std::string &from, const std::string &to, const std::string &want) {
+    CHECK_THAT(failure(parsePlan(edited(from, to))), Contains(want));
+  };
+  check("\"version\": 1", "\"version\": 2", "version: expected 1, got 2: compile the plan again");
+  check("\"sms\": 4,", "", "plan.json: sms: missing");
+  check("\"sms\": 4", "\"sms\": \"4\"", "sms: expected an integer, got \"4\"");
+  check("\"sms\": 4", "\"sms\": 0", "sms is 0, expected at least 1");
+  check("\"rows\": 2", "\"rows\": 17", "rows is 17");
+  check("\"smem_bytes\": 4096", "\"smem\": 4096", "kernels[0].smem_bytes: missing");
+  check("\"crossing\": true", "\"croßing\": true", "buffers[0].croßing: unknown field");
+  check("\"role\": \"weights\"", "\"role\": \"wights\"",
+        "kernels[0].slots[1].role: expected one of weights, immutable");
+  check("\"kind\": \"words\"", "\"kind\": 3", "buffers[0].kind: expected one of");
+  check("\"tensor\": \"model.layers.{layer}.q.weight\"", "\"tensor\": null",
+        "weights[0].parts[0].tensor: expected a string, got null");
+  check("strips-2x16", "strips-9x9", "weight layout 'strips-9x9");
+}
+
+TEST_CASE("contradictions are named") {
+  auto check = [](auto change, const std::string &want) {
+    Plan plan = tinyPlan();
+    change(plan);
+    CHECK_THAT(failure(parsePlan(toJson(plan))), Contains(want));
+  };
+  check([](Plan &p) { p.launches.clear(); }, "no launches");
+  check([](Plan &p) { p.launches[0].kernel = "x"; }, "launch 0: no kernel is called 'x'");
+  check([](Plan &p) { p.launches[1].layer = 2; }, "'qkv' would be of layer 2, the model has 2");
+  check([](Plan &p) { p.kernels[0].slots[1].slot = 0; }, "slot 0 is bound twice");
+  check([](Plan &p) { p.kernels[0].slots[1].slot = 32; }, "expected 0..31");
+  check([](Plan &p) { p.kernels[0].slots[1].name = "y"; }, "no buffer or weight is called 'y'");
+  check([](Plan &p) { p.kernels[0].slots[0].role = SlotRole::Kv; }, "cannot be bound as kv");
+  check([](Plan &p) { p.kernels[0].edges[1].id = 5; }, "id 5, expected 1");
+  check([](Plan &p) { p.buffers[1].name = p.buffers[0].name; }, "the name is used twice");
+  check([](Plan &p) { p.buffers[0].sets = 2; }, "crossing words have 2 sets, expected 3");
+  check([](Plan &p) { p.buffers[0].init = BufferInit::Zero; }, "words start as 'zero'");
+  check([](Plan &p) { p.buffers[0].bytes = 24; }, "multiple of 16");
+  check([](Plan &p) { p.buffers[1].bytes += 16; }, "for 1 heads of 16");
+  check([](Plan &p) { p.weights[0].n = 64; }, "its parts have 48 rows, expected n = 64");
+  check([](Plan &p) { p.weights[0].k = 64; }, "128 columns, expected k = 64");
+  check([](Plan &p) { p.weights[0].parts[0].tensor = "q"; }, "must contain '{layer}'");
+  check([](Plan &p) { p.weights[1].parts.pop_back(); }, "expected gate and up");
+  check([](Plan &p) { p.weights[2].theta = 0; }, "theta > 1");
+  check([](Plan &p) { p.weights[0].parts[0].transforms = {{.count = 99}}; },
+        "slice [0, 99) leaves its 16 rows");
+}
