@@ -1,0 +1,141 @@
+//===- attention.cpp - Grouped-query attention over the cache -------------===//
+
+#include "models/reference/attention.h"
+
+#include "models/reference/parallel.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace megalith::reference {
+
+void appendKv(KvStore &cache, const Matrix &key, const Matrix &value, Element element,
+              const Context &context) {
+  std::vector<double> k(static_cast<size_t>(key.columns)), v(static_cast<size_t>(value.columns));
+  for (int64_t r = 0; r < context.rows(); ++r) {
+    if (!context.live(r))
+      continue;
+    for (int64_t c = 0; c < key.columns; ++c) {
+      k[size_t(c)] = context.store(key.at(r, c), element);
+      v[size_t(c)] = context.store(value.at(r, c), element);
+    }
+    const Row &row = context.step->rows[size_t(r)];
+    cache.write(row.sequence, row.position, k, v);
+  }
+}
+
+namespace {
+
+/// The keys [first, end) that a query at `position` may see.
+struct KeyRange {
+  int64_t first, end;
+};
+
+KeyRange visibleKeys(const AttentionRule &rule, int64_t position) {
+  KeyRange range{0, std::max<int64_t>(position + 1 + rule.causalShift, 1)};
+  if (rule.mask == AttentionRule::Mask::Window)
+    range.first = std::max<int64_t>(0, position - rule.extent + 1);
+  else if (rule.mask == AttentionRule::Mask::Chunk)
+    range.first = position / rule.extent * rule.extent;
+  return range;
+}
+
+/// Running result over a set of keys: the scores' maximum, the sum of exp(score - maximum) and the
+/// values weighted by the same.
+template <class T> struct Partial {
+  T maximum = -std::numeric_limits<T>::infinity();
+  T sum = 0;
+  std::vector<T> values;
+
+  /// Adds the other's keys; the older result is the left operand.
+  void merge(const Partial &other) {
+    const T both = std::max(maximum, other.maximum);
+    const T mine = sum == T(0) ? T(0) : std::exp(maximum - both);
+    const T theirs = std::exp(other.maximum - both);
+    maximum = both;
+    sum = sum * mine + other.sum * theirs;
+    for (size_t d = 0; d < values.size(); ++d)
+      values[d] = values[d] * mine + other.values[d] * theirs;
+  }
+};
+
+/// One query head over one piece of its keys.
+template <class T>
+Partial<T> attendPiece(const std::vector<T> &query, const KvStore &cache, int64_t sequence,
+                       int64_t kvHead, KeyRange keys, const AttentionRule &rule, bool roundP) {
+  Partial<T> partial;
+  std::vector<T> scores;
+  for (int64_t j = keys.first; j < keys.end; ++j) {
+    const std::span<const double> key = cache.key(sequence, j, kvHead);
+    T dot = 0;
+    for (size_t d = 0; d < query.size(); ++d)
+      dot += query[d] * T(key[d]);
+    scores.push_back(dot * T(rule.scale));
+    partial.maximum = std::max(partial.maximum, scores.back());
+  }
+  partial.values.assign(query.size(), T(0));
+  for (int64_t j = keys.first; j < keys.end; ++j) {
+    const T p = std::exp(scores[size_t(j - keys.first)] - partial.maximum);
+    partial.sum += p;
+    const T entering = roundP ? T(models::r16(float(p))) : p;
+    const int64_t at = std::max<int64_t>(0, j + rule.valueShift);
+    const std::span<const double> value = cache.value(sequence, at, kvHead);
+    for (size_t d = 0; d < query.size(); ++d)
+      partial.values[d] += entering * T(value[d]);
+  }
+  return partial;
+}
+
+} // namespace
+
+Matrix attention(const Matrix &q, const KvStore &cache, const AttentionRule &rule,
+                 std::span<const double> sinks, Element element, const Context &context) {
+  Matrix out(q.rows, q.columns);
+  const int64_t headDim = cache.headDim, group = rule.heads / cache.heads;
+  std::vector<int64_t> lengths; // per sequence: keys of its last live row
+  for (const Row &row : context.step->rows)
+    if (row.live) {
+      lengths.resize(std::max(lengths.size(), size_t(row.sequence) + 1));
+      int64_t &length = lengths[size_t(row.sequence)];
+      length = std::max(length, row.position + 1);
+    }
+  withArithmetic(context.precision, [&](auto zero) {
+    using T = decltype(zero);
+    const bool roundP = context.precision == Precision::Contract;
+    auto attend = [&](const Row &row, int64_t r, int64_t head) {
+      const int64_t kvHead = rule.interleavedHeads ? head % cache.heads : head / group;
+      const std::span<const double> from =
+          q.row(r).subspan(size_t(head * headDim), size_t(headDim));
+      const std::vector<T> query(from.begin(), from.end());
+      const KeyRange keys = visibleKeys(rule, row.position);
+      const int64_t blocks = (lengths[size_t(row.sequence)] + 15) / 16;
+      const int64_t piece = 16 * ((blocks + 31) / 32);
+      Partial<T> total;
+      total.values.assign(size_t(headDim), T(0));
+      for (int64_t p = keys.first / piece * piece; p < keys.end; p += piece)
+        total.merge(attendPiece(query, cache, row.sequence, kvHead,
+                                {std::max(p, keys.first), std::min(p + piece, keys.end)}, rule,
+                                roundP));
+      if (!sinks.empty()) {
+        Partial<T> sink;
+        sink.maximum = T(sinks[size_t(head)]);
+        sink.sum = 1;
+        sink.values.assign(size_t(headDim), T(0));
+        total.merge(sink);
+      }
+      for (int64_t d = 0; d < headDim; ++d)
+        out.at(r, head * headDim + d) =
+            context.store(double(total.values[size_t(d)] / total.sum), element);
+    };
+    for (int64_t r = 0; r < q.rows; ++r)
+      if (context.live(r))
+        parallelFor(rule.heads, context.threads, [&](int64_t begin, int64_t end) {
+          for (int64_t head = begin; head < end; ++head)
+            attend(context.step->rows[size_t(r)], r, head);
+        });
+  });
+  return out;
+}
+
+} // namespace megalith::reference

@@ -1,0 +1,30 @@
+//===- attention.h - Grouped-query attention over the cache ------*- C++ -*-===//
+#ifndef MEGALITH_MODELS_REFERENCE_ATTENTION_H
+#define MEGALITH_MODELS_REFERENCE_ATTENTION_H
+
+#include "models/reference/context.h"
+#include "models/reference/kv.h"
+#include "models/reference/matrix.h"
+#include "models/reference/rules.h"
+
+namespace megalith::reference {
+
+/// Writes each live row's key and value [rows, heads * head_dim] at its position. `element` is the
+/// cache's.
+void appendKv(KvStore &cache, const Matrix &key, const Matrix &value, Element element,
+              const Context &context);
+
+/// softmax(scale q.k) v per live row and query head over the keys its mask allows; the step's own
+/// keys must be in the cache. `sinks` is empty or has a logit per query head that joins the
+/// denominator only.
+///
+/// The keys 0 .. n-1 of a sequence (n - 1: its last live row's position) are cut into pieces of
+/// 16 * ceil(ceil(n / 16) / 32); each piece has its own maximum, and pieces are merged in ascending
+/// order (DESIGN section 5). In contract precision a probability enters the product with v as bf16
+/// and the sum of probabilities as fp32.
+Matrix attention(const Matrix &q, const KvStore &cache, const AttentionRule &rule,
+                 std::span<const double> sinks, Element element, const Context &context);
+
+} // namespace megalith::reference
+
+#endif // MEGALITH_MODELS_REFERENCE_ATTENTION_H

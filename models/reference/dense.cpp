@@ -1,0 +1,232 @@
+//===- dense.cpp - Norms, projections, rope, residual ---------------------===//
+
+#include "models/reference/dense.h"
+
+#include "models/reference/parallel.h"
+
+#include <cmath>
+#include <limits>
+
+namespace megalith::reference {
+
+namespace {
+
+/// One row of a weight in the arithmetic type. `scratch` holds at least view.columns floats.
+template <class T>
+void readRow(const WeightView &view, int64_t row, const Context &context,
+             std::vector<float> &scratch, T *out) {
+  scratch.resize(size_t(view.columns));
+  view.tensor->row(view.firstRow + row, std::span<float>(scratch));
+  const bool round = context.precision == Precision::Contract && view.element == Element::Bf16;
+  for (int64_t i = 0; i < view.columns; ++i)
+    out[i] = T(round ? models::r16(scratch[size_t(i)]) : scratch[size_t(i)]);
+}
+
+template <class T> std::vector<T> toArithmetic(std::span<const double> values) {
+  return std::vector<T>(values.begin(), values.end());
+}
+
+/// One group of channels, in place of the formulas in NormRule.
+template <class T>
+void normGroup(std::span<const double> in, const NormRule &rule, std::span<const T> weight,
+               std::span<const T> bias, Element element, const Context &context,
+               std::span<double> out) {
+  const int64_t n = rule.group;
+  std::vector<T> x = toArithmetic<T>(in);
+  const bool inputScaled = rule.kind == NormRule::Kind::RmsInputScaled;
+  if (inputScaled && !weight.empty())
+    for (int64_t i = 0; i < n; ++i)
+      x[size_t(i)] = T(context.store(double(x[size_t(i)] * weight[size_t(i)]), element));
+  if (rule.kind == NormRule::Kind::Layer) {
+    const std::vector<T> ones(size_t(n), T(1));
+    const T mean = canonicalDot(x.data(), ones.data(), n) / T(n);
+    for (T &value : x)
+      value -= mean;
+  }
+  const T meanSquare = canonicalDot(x.data(), x.data(), n) / T(n);
+  const T inverse = T(1) / std::sqrt(meanSquare + T(rule.eps));
+  for (int64_t i = 0; i < n; ++i) {
+    T y = x[size_t(i)] * inverse;
+    if (!weight.empty() && !inputScaled)
+      y *= weight[size_t(i)];
+    if (!bias.empty())
+      y += bias[size_t(i)];
+    out[size_t(i)] = context.store(double(y), element);
+  }
+}
+
+std::vector<int64_t> liveRows(const Context &context) {
+  std::vector<int64_t> rows;
+  for (int64_t r = 0; r < context.rows(); ++r)
+    if (context.live(r))
+      rows.push_back(r);
+  return rows;
+}
+
+template <class T> T sigmoid(T x) {
+  return T(1) / (T(1) + std::exp(-x));
+}
+
+} // namespace
+
+std::vector<double> readVector(const WeightView &weight, const Context &context) {
+  std::vector<float> scratch;
+  std::vector<double> values(static_cast<size_t>(weight.columns));
+  readRow<double>(weight, 0, context, scratch, values.data());
+  return values;
+}
+
+Matrix embed(const WeightView &table, double multiplier, Element element, const Context &context) {
+  Matrix out(context.rows(), table.columns);
+  std::vector<float> scratch;
+  for (int64_t r : liveRows(context)) {
+    std::span<double> row = out.row(r);
+    readRow<double>(table, context.step->rows[size_t(r)].token, context, scratch, row.data());
+    withArithmetic(context.precision, [&](auto zero) {
+      using T = decltype(zero);
+      for (double &value : row)
+        value = context.store(double(T(value) * T(multiplier)), element);
+    });
+  }
+  return out;
+}
+
+Matrix norm(const Matrix &x, const NormRule &rule, std::span<const double> weight,
+            std::span<const double> bias, Element element, const Context &context) {
+  Matrix out(x.rows, x.columns);
+  withArithmetic(context.precision, [&](auto zero) {
+    using T = decltype(zero);
+    std::vector<T> w = toArithmetic<T>(rule.ignoreWeight ? std::span<const double>() : weight);
+    const std::vector<T> b = toArithmetic<T>(bias);
+    if (rule.onePlus)
+      for (T &value : w)
+        value = T(context.store(double(T(1) + value), Element::Bf16));
+    for (int64_t r = 0; r < x.rows; ++r)
+      for (int64_t first = 0; first < x.columns; first += rule.group)
+        normGroup<T>(x.row(r).subspan(size_t(first), size_t(rule.group)), rule, w, b, element,
+                     context, out.row(r).subspan(size_t(first), size_t(rule.group)));
+  });
+  return out;
+}
+
+void project(const Matrix &x, std::span<const int64_t> xRows, const WeightView &weight, Matrix &out,
+             std::span<const int64_t> outRows, const Context &context) {
+  withArithmetic(context.precision, [&](auto zero) {
+    using T = decltype(zero);
+    std::vector<std::vector<T>> inputs;
+    for (int64_t r : xRows)
+      inputs.push_back(toArithmetic<T>(x.row(r)));
+    parallelFor(weight.rows, context.threads, [&](int64_t begin, int64_t end) {
+      std::vector<float> scratch;
+      std::vector<T> w(static_cast<size_t>(weight.columns));
+      for (int64_t n = begin; n < end; ++n) {
+        readRow(weight, n, context, scratch, w.data());
+        for (size_t i = 0; i < inputs.size(); ++i)
+          out.at(outRows[i], n) = double(canonicalDot(inputs[i].data(), w.data(), weight.columns));
+      }
+    });
+  });
+}
+
+Matrix linear(const Matrix &x, const WeightView &weight, std::span<const double> bias,
+              const LinearRule &rule, Element element, const Context &context) {
+  Matrix out(x.rows, weight.rows);
+  const std::vector<int64_t> rows = liveRows(context);
+  project(x, rows, weight, out, rows, context);
+  withArithmetic(context.precision, [&](auto zero) {
+    using T = decltype(zero);
+    for (int64_t r : rows)
+      for (int64_t n = 0; n < weight.rows; ++n) {
+        T y = T(out.at(r, n));
+        if (!bias.empty())
+          y += T(bias[size_t(n)]);
+        if (rule.clip > 0)
+          y = std::min(std::max(y, T(-rule.clip)), T(rule.clip));
+        out.at(r, n) = context.store(double(y * T(rule.multiplier)), element);
+      }
+  });
+  return out;
+}
+
+Matrix rope(const Matrix &x, const RopeRule &rule, Element element, const Context &context) {
+  Matrix out = x;
+  const int64_t pairs = rule.rotaryDims / 2;
+  const bool adjacent = rule.pairing == RopeRule::Pairing::Adjacent;
+  withArithmetic(context.precision, [&](auto zero) {
+    using T = decltype(zero);
+    for (int64_t r : liveRows(context)) {
+      const T position = T(context.step->rows[size_t(r)].position);
+      for (int64_t j = 0; j < pairs; ++j) {
+        // The frequency is a constant of the model: exact first, then rounded to the arithmetic.
+        const T frequency = T(std::pow(rule.theta, -2.0 * double(j) / double(rule.rotaryDims)));
+        const T cosine = std::cos(position * frequency), sine = std::sin(position * frequency);
+        const int64_t first = adjacent ? 2 * j : j;
+        const int64_t second = adjacent ? 2 * j + 1 : j + pairs;
+        for (int64_t head = 0; head < x.columns; head += rule.headDim) {
+          const T a = T(x.at(r, head + first)), b = T(x.at(r, head + second));
+          out.at(r, head + first) = double(a * cosine - b * sine);
+          out.at(r, head + second) = double(b * cosine + a * sine);
+        }
+      }
+    }
+  });
+  for (double &value : out.values)
+    value = context.store(value, element);
+  return out;
+}
+
+Matrix outputGate(const Matrix &x, const Matrix &gate, Element element, const Context &context) {
+  Matrix out(x.rows, x.columns);
+  const int64_t span = x.columns / gate.columns;
+  withArithmetic(context.precision, [&](auto zero) {
+    using T = decltype(zero);
+    for (int64_t r = 0; r < x.rows; ++r)
+      for (int64_t c = 0; c < x.columns; ++c)
+        out.at(r, c) =
+            context.store(double(T(x.at(r, c)) * sigmoid(T(gate.at(r, c / span)))), element);
+  });
+  return out;
+}
+
+Matrix residual(const Matrix &stream, std::span<const Matrix *const> branches,
+                const ResidualRule &rule, std::span<const double> gate, Element element,
+                const Context &context) {
+  Matrix out(stream.rows, stream.columns);
+  withArithmetic(context.precision, [&](auto zero) {
+    using T = decltype(zero);
+    for (int64_t c = 0; c < stream.columns; ++c) {
+      T alpha = T(1), beta = T(rule.scale);
+      if (rule.gated) {
+        beta = sigmoid(T(gate[size_t(c)]) / T(rule.temperature));
+        alpha = std::sqrt(std::max(T(1) - beta * beta, T(rule.floor)));
+      }
+      if (rule.dropStream)
+        alpha = T(0);
+      for (int64_t r = 0; r < stream.rows; ++r) {
+        T sum = T(branches[0]->at(r, c));
+        for (size_t b = 1; b < branches.size(); ++b)
+          sum += T(branches[b]->at(r, c));
+        out.at(r, c) = context.store(double(alpha * T(stream.at(r, c)) + beta * sum), element);
+      }
+    }
+  });
+  return out;
+}
+
+Matrix head(const Matrix &x, const WeightView &weight, std::span<const double> bias,
+            const HeadRule &rule, const Context &context) {
+  Matrix logits = linear(x, weight, bias, {0, rule.multiplier}, Element::F32, context);
+  if (rule.softcap)
+    withArithmetic(context.precision, [&](auto zero) {
+      using T = decltype(zero);
+      for (double &value : logits.values)
+        value = double(T(*rule.softcap) * std::tanh(T(value) / T(*rule.softcap)));
+    });
+  if (rule.validVocab)
+    for (int64_t r = 0; r < logits.rows; ++r)
+      for (int64_t v = *rule.validVocab; v < logits.columns; ++v)
+        logits.at(r, v) = -std::numeric_limits<double>::infinity();
+  return logits;
+}
+
+} // namespace megalith::reference

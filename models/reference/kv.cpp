@@ -1,0 +1,65 @@
+//===- kv.cpp - Keys and values of the sequences --------------------------===//
+
+#include "models/reference/kv.h"
+
+#include "models/weights/philox.h"
+
+#include <algorithm>
+#include <cassert>
+#include <string>
+
+namespace megalith::reference {
+
+int64_t KvStore::positions(int64_t sequence) const {
+  if (sequence >= int64_t(sequences.size()))
+    return 0;
+  return int64_t(sequences[size_t(sequence)].keys.size()) / (heads * headDim);
+}
+
+void KvStore::write(int64_t sequence, int64_t position, std::span<const double> key,
+                    std::span<const double> value) {
+  const int64_t width = heads * headDim;
+  assert(int64_t(key.size()) == width && int64_t(value.size()) == width);
+  if (sequence >= int64_t(sequences.size()))
+    sequences.resize(size_t(sequence) + 1);
+  Sequence &entry = sequences[size_t(sequence)];
+  const size_t needed = size_t((position + 1) * width);
+  if (entry.keys.size() < needed) {
+    entry.keys.resize(needed);
+    entry.values.resize(needed);
+  }
+  std::copy(key.begin(), key.end(), entry.keys.begin() + position * width);
+  std::copy(value.begin(), value.end(), entry.values.begin() + position * width);
+}
+
+std::span<const double> KvStore::key(int64_t sequence, int64_t position, int64_t head) const {
+  const auto &keys = sequences[size_t(sequence)].keys;
+  return {keys.data() + (position * heads + head) * headDim, size_t(headDim)};
+}
+
+std::span<const double> KvStore::value(int64_t sequence, int64_t position, int64_t head) const {
+  const auto &values = sequences[size_t(sequence)].values;
+  return {values.data() + (position * heads + head) * headDim, size_t(headDim)};
+}
+
+void KvStore::fillHashed(uint32_t seed, int64_t layer, int64_t sequence, int64_t count,
+                         int64_t source) {
+  const std::string name = "kv." + std::to_string(layer);
+  const std::string keyName = name + ".k", valueName = name + ".v";
+  const uint32_t keyHash = models::fnv1a32(keyName.data(), keyName.size());
+  const uint32_t valueHash = models::fnv1a32(valueName.data(), valueName.size());
+  const int64_t width = heads * headDim;
+  std::vector<double> key(static_cast<size_t>(width)), value(static_cast<size_t>(width));
+  for (int64_t position = 0; position < count; ++position) {
+    const uint64_t first = models::kvIndex(uint64_t(source), uint64_t(position), uint64_t(heads),
+                                           uint64_t(headDim), 0, 0);
+    for (int64_t i = 0; i < width; ++i) {
+      key[size_t(i)] = models::weightValue(seed, keyHash, first + uint64_t(i), models::kKvScale);
+      value[size_t(i)] =
+          models::weightValue(seed, valueHash, first + uint64_t(i), models::kKvScale);
+    }
+    write(sequence, position, key, value);
+  }
+}
+
+} // namespace megalith::reference

@@ -1,0 +1,99 @@
+//===- rules.h - What an operation computes ----------------------*- C++ -*-===//
+//
+// The attributes of the moe operations as plain structs, so that formulas can be tested without an
+// IR. Fields under "faults only" have no attribute: planted faults (fault.h) set them.
+//
+//===----------------------------------------------------------------------===//
+#ifndef MEGALITH_MODELS_REFERENCE_RULES_H
+#define MEGALITH_MODELS_REFERENCE_RULES_H
+
+#include <cstdint>
+#include <optional>
+
+namespace megalith::reference {
+
+/// x * rsqrt(mean x^2 + eps) * w; with w on the input first (input scaled); (x - mean) *
+/// rsqrt(var + eps) * w + b (layer). An absent weight is one, an absent bias zero.
+struct NormRule {
+  enum class Kind { Rms, RmsInputScaled, Layer };
+  Kind kind = Kind::Rms;
+  double eps = 0;
+  int64_t group = 0;    ///< channels that share one statistic; weights have as many elements
+  bool onePlus = false; ///< the gain is r16(1 + w)
+  // faults only
+  bool ignoreWeight = false;
+};
+
+struct RopeRule {
+  enum class Pairing { HalfSplit, Adjacent };
+  Pairing pairing = Pairing::HalfSplit;
+  int64_t headDim = 0;
+  int64_t rotaryDims = 0;
+  double theta = 0;
+};
+
+struct AttentionRule {
+  enum class Mask { Full, Window, Chunk };
+  int64_t heads = 0;
+  double scale = 0;
+  Mask mask = Mask::Full;
+  int64_t extent = 0;
+  // faults only
+  int64_t causalShift = 0;       ///< the last key seen is position + this
+  int64_t valueShift = 0;        ///< the value of key j is read at j + this
+  bool interleavedHeads = false; ///< query head h reads KV head h mod kv_heads
+};
+
+struct TopKRule {
+  enum class Score { SoftmaxAll, SoftmaxSelected, Sigmoid };
+  Score score = Score::SoftmaxAll;
+  int64_t k = 0;
+  bool renormalize = false;
+  double renormalizeEps = 0;
+  double scale = 1;
+  // faults only
+  bool tiesToHigher = false;
+  bool skipBest = false; ///< selects places 2 .. k + 1
+};
+
+struct GluRule {
+  enum class Activation { Silu, GeluTanh, ScaledSilu };
+  Activation activation = Activation::Silu;
+  std::optional<double> clamp;
+  double alpha = 1;
+  double upOffset = 0;
+  // faults only
+  bool swapped = false; ///< gate and up change places
+};
+
+/// s + scale * (sum of branches), or per channel alpha s + beta branch from a gate vector:
+/// u = gate / temperature, beta = sigmoid(u), alpha = sqrt(max(1 - beta^2, floor)).
+struct ResidualRule {
+  bool gated = false;
+  double scale = 1;
+  double temperature = 1;
+  double floor = 0;
+  // faults only
+  bool dropStream = false;
+};
+
+struct CombineRule {
+  // faults only
+  bool ignoreWeights = false; ///< every expert counts 1 / k
+};
+
+/// (x W^T + b) clamped to [-clip, clip] if clip > 0, times multiplier.
+struct LinearRule {
+  double clip = 0;
+  double multiplier = 1;
+};
+
+struct HeadRule {
+  double multiplier = 1;
+  std::optional<double> softcap;
+  std::optional<int64_t> validVocab;
+};
+
+} // namespace megalith::reference
+
+#endif // MEGALITH_MODELS_REFERENCE_RULES_H
