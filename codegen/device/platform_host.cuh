@@ -1,0 +1,224 @@
+// Host platform: device functions as calls into the machine (runtime/host), which runs each thread
+// as a fiber. Compile with: g++ -std=c++20 -O2 -ffp-contract=off -fno-gnu-unique
+// -fvisibility=hidden -DMEGALITH_HOST -shared -fPIC -I<root of the sources>. (Without
+// -fno-gnu-unique two kernels loaded by one process could share each other's static members.)
+#pragma once
+
+#include "codegen/device/platform.cuh"
+#include "runtime/host/api.h"
+
+#include <math.h>
+#include <string.h>
+
+/// Opens a kernel; see platform_cuda.cuh. Exports the record megalith_kernel_<name>.
+#define MEGALITH_KERNEL(name)                                                                      \
+  static void name(const ::megalith::LaunchArgs &args);                                            \
+  extern "C" __attribute__((visibility("default"), used))                                          \
+  const ::megalith::host::KernelRecord megalith_kernel_##name = {                                  \
+      ::megalith::kAbiVersion, #name, ::megalith::kThreadsPerCta, name, &::megalith::host::api};   \
+  static void name([[maybe_unused]] const ::megalith::LaunchArgs &args)
+
+namespace megalith::host {
+inline const HostApi *api = nullptr;
+} // namespace megalith::host
+
+namespace megalith::platform {
+
+MEGALITH_DEVICE int sm() {
+  return host::api->sm();
+}
+MEGALITH_DEVICE int warp() {
+  return host::api->warp();
+}
+MEGALITH_DEVICE int lane() {
+  return host::api->lane();
+}
+MEGALITH_DEVICE unsigned char *smem() {
+  return host::api->smem();
+}
+
+template <class T> MEGALITH_DEVICE T ld_shared(const void *p) {
+  T value;
+  memcpy(&value, p, sizeof(T));
+  return value;
+}
+template <class T> MEGALITH_DEVICE void st_shared(void *p, T value) {
+  memcpy(p, &value, sizeof(T));
+}
+
+namespace detail {
+template <class T> MEGALITH_DEVICE T load(const void *p, host::Order order) {
+  static_assert(sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
+  T value;
+  host::api->load(p, sizeof(T), order, &value);
+  return value;
+}
+} // namespace detail
+
+template <class T> MEGALITH_DEVICE T ld_global(const void *p) {
+  return detail::load<T>(p, host::Order::weak);
+}
+template <class T> MEGALITH_DEVICE T ld_const(const void *p) {
+  return detail::load<T>(p, host::Order::constant);
+}
+template <class T> MEGALITH_DEVICE void st_global(void *p, T value) {
+  static_assert(sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
+  host::api->store(p, sizeof(T), host::Order::weak, &value);
+}
+
+template <Scope, class T> MEGALITH_DEVICE T ld_relaxed(const T *p) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
+  return detail::load<T>(p, host::Order::relaxed);
+}
+template <Scope, class T> MEGALITH_DEVICE T ld_acquire(const T *p) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+  return detail::load<T>(p, host::Order::acquire);
+}
+template <Scope> MEGALITH_DEVICE u32x4 ld_relaxed_v4(const uint32_t *p) {
+  uint32_t w[4];
+  host::api->load_words(p, w);
+  return {w[0], w[1], w[2], w[3]};
+}
+template <Scope, class T> MEGALITH_DEVICE void st_relaxed(T *p, T value) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
+  host::api->store(p, sizeof(T), host::Order::relaxed, &value);
+}
+template <Scope> MEGALITH_DEVICE void red_add_relaxed(uint32_t *p, uint32_t value) {
+  host::api->add(p, value, host::Order::relaxed);
+}
+template <Scope> MEGALITH_DEVICE void red_add_release(uint32_t *p, uint32_t value) {
+  host::api->add(p, value, host::Order::release);
+}
+
+MEGALITH_DEVICE void mbarrier_init(uint64_t *bar, uint32_t arrivals) {
+  host::api->mbarrier_init(bar, arrivals);
+}
+MEGALITH_DEVICE void fence_mbarrier_init() {}
+MEGALITH_DEVICE void mbarrier_arrive(uint64_t *bar) {
+  host::api->mbarrier_arrive(bar, 0);
+}
+MEGALITH_DEVICE void mbarrier_arrive_expect_tx(uint64_t *bar, uint32_t bytes) {
+  host::api->mbarrier_arrive(bar, bytes);
+}
+MEGALITH_DEVICE bool mbarrier_try_wait(uint64_t *bar, uint32_t parity) {
+  return host::api->mbarrier_try_wait(bar, parity);
+}
+MEGALITH_DEVICE void fence_proxy_async() {}
+MEGALITH_DEVICE void cp_async_bulk(void *dst, const void *src, uint32_t bytes, uint64_t *bar) {
+  host::api->copy_bulk(dst, src, bytes, bar);
+}
+MEGALITH_DEVICE void prefetch_l2(const void *p, uint32_t bytes) {
+  host::api->prefetch(p, bytes);
+}
+
+MEGALITH_DEVICE void warp_sync() {
+  host::api->collective(host::Collective::sync, nullptr, 0, nullptr);
+}
+namespace detail {
+template <class T> MEGALITH_DEVICE T shuffle(host::Collective op, T value, int argument) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+  uint64_t in = 0, out = 0;
+  memcpy(&in, &value, sizeof(T));
+  host::api->collective(op, &in, argument, &out);
+  memcpy(&value, &out, sizeof(T));
+  return value;
+}
+} // namespace detail
+template <class T> MEGALITH_DEVICE T shfl_xor(T value, int mask) {
+  return detail::shuffle(host::Collective::shuffle_xor, value, mask);
+}
+template <class T> MEGALITH_DEVICE T shfl(T value, int source) {
+  return detail::shuffle(host::Collective::shuffle, value, source);
+}
+MEGALITH_DEVICE uint32_t ballot(bool p) {
+  uint64_t in = p, out = 0;
+  host::api->collective(host::Collective::ballot, &in, 0, &out);
+  return static_cast<uint32_t>(out);
+}
+MEGALITH_DEVICE bool all_sync(bool p) {
+  return ballot(p) == 0xFFFFFFFFu;
+}
+MEGALITH_DEVICE bool any_sync(bool p) {
+  return ballot(p) != 0;
+}
+
+MEGALITH_DEVICE void named_barrier(int id, int threads) {
+  host::api->named_barrier(id, threads);
+}
+MEGALITH_DEVICE void cta_sync() {
+  host::api->named_barrier(0, kThreadsPerCta);
+}
+
+MEGALITH_DEVICE void mma_k_loop(float (&acc)[4], const MmaLoop &l) {
+  host::api->collective(host::Collective::mma, &l, 0, acc);
+}
+
+MEGALITH_DEVICE float fmaf_(float a, float b, float c) {
+  return ::fmaf(a, b, c);
+}
+MEGALITH_DEVICE float fmaxf_(float a, float b) {
+  return ::fmaxf(a, b);
+}
+MEGALITH_DEVICE float fminf_(float a, float b) {
+  return ::fminf(a, b);
+}
+MEGALITH_DEVICE float fabsf_(float a) {
+  return ::fabsf(a);
+}
+MEGALITH_DEVICE float exp2f_(float x) {
+  return ::exp2f(x);
+}
+MEGALITH_DEVICE float log2f_(float x) {
+  return ::log2f(x);
+}
+MEGALITH_DEVICE float rsqrtf_(float x) {
+  return 1.0f / ::sqrtf(x);
+}
+MEGALITH_DEVICE float sqrtf_(float x) {
+  return ::sqrtf(x);
+}
+MEGALITH_DEVICE float sinf_(float x) {
+  return ::sinf(x);
+}
+MEGALITH_DEVICE float cosf_(float x) {
+  return ::cosf(x);
+}
+
+MEGALITH_DEVICE void launch_wait() {
+  host::api->launch_wait();
+}
+MEGALITH_DEVICE void launch_dependents() {
+  host::api->launch_dependents();
+}
+MEGALITH_DEVICE uint64_t now_ns() {
+  return host::api->now_ns();
+}
+MEGALITH_DEVICE void poll_pause(const void *p) {
+  host::api->poll_pause(p);
+}
+
+[[noreturn]] MEGALITH_DEVICE void fail(FaultRecord *record, uint32_t edge, uint64_t expected,
+                                       uint64_t seen, uint64_t launch = 0) {
+  host::api->fail(record, edge, expected, seen, launch);
+  __builtin_unreachable();
+}
+
+template <class Verb, class Edge> MEGALITH_DEVICE void mark() {}
+MEGALITH_DEVICE void mark_end() {}
+
+} // namespace megalith::platform
+
+namespace megalith {
+
+MEGALITH_DEVICE bf16 r16(float value) {
+  uint32_t bits = float_to_bits(value);
+  if ((bits & 0x7FFFFFFFu) > 0x7F800000u)
+    return {0x7FFF};
+  return {static_cast<uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16)};
+}
+
+MEGALITH_DEVICE uint32_t r16x2(float lo, float hi) {
+  return uint32_t{r16(lo).bits} | uint32_t{r16(hi).bits} << 16;
+}
+
+} // namespace megalith
