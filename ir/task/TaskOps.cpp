@@ -1,0 +1,431 @@
+// Verifiers and custom syntax of the task dialect's ops: what can be said of one op or one kernel's
+// declarations. Whether the waits suffice is the business of passes/task/Verify*.cpp.
+#include "ir/task/Task.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/OpImplementation.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+using namespace megalith::task;
+
+// A loop's trip count reads as `4`, `@active` or `[4, 13 - d0]` (the least of these).
+static ParseResult parseTrips(OpAsmParser &parser, TripsAttr &trips) {
+  MLIRContext *context = parser.getContext();
+  int64_t count;
+  OptionalParseResult constant = parser.parseOptionalInteger(count);
+  if (constant.has_value()) {
+    if (failed(*constant))
+      return failure();
+    trips =
+        TripsAttr::get(context, AffineMapAttr::get(AffineMap::getConstantMap(count, context)), {});
+    return success();
+  }
+  StringAttr name;
+  if (succeeded(parser.parseOptionalSymbolName(name))) {
+    trips = TripsAttr::get(context, {}, FlatSymbolRefAttr::get(name));
+    return success();
+  }
+  AffineMapAttr map;
+  if (parseExprs(parser, AsmParser::Delimiter::Square, map))
+    return failure();
+  trips = TripsAttr::get(context, map, {});
+  return success();
+}
+
+static void printTrips(OpAsmPrinter &printer, Operation *, TripsAttr trips) {
+  if (FlatSymbolRefAttr symbol = trips.getSymbol())
+    printer << symbol;
+  else if (AffineMap map = trips.getMap().getValue(); map.isSingleConstant())
+    printer << map.getSingleConstantResult();
+  else {
+    printer << '[';
+    llvm::interleaveComma(map.getResults(), printer);
+    printer << ']';
+  }
+}
+
+// Accesses read as `[@x[0, 0] 1 x [512], …]`, without the attribute's own brackets.
+static ParseResult parseAccess(OpAsmParser &parser, AccessAttr &access) {
+  return AccessAttr::parseBody(parser, access);
+}
+
+static void printAccess(OpAsmPrinter &printer, Operation *, AccessAttr access) {
+  access.printBody(printer);
+}
+
+static ParseResult parseAccesses(OpAsmParser &parser, ArrayAttr &accesses) {
+  SmallVector<Attribute> list;
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, [&]() -> ParseResult {
+        AccessAttr access;
+        if (AccessAttr::parseBody(parser, access))
+          return failure();
+        list.push_back(access);
+        return success();
+      }))
+    return failure();
+  accesses = parser.getBuilder().getArrayAttr(list);
+  return success();
+}
+
+static void printAccesses(OpAsmPrinter &printer, Operation *, ArrayAttr accesses) {
+  printer << '[';
+  llvm::interleaveComma(accesses.getAsRange<AccessAttr>(), printer,
+                        [&](AccessAttr access) { access.printBody(printer); });
+  printer << ']';
+}
+
+// The roles that wait on an edge read as `consumer, epilogue`.
+static ParseResult parseRoles(OpAsmParser &parser, ArrayAttr &roles) {
+  SmallVector<Attribute> list;
+  auto parseRole = [&]() -> ParseResult {
+    StringRef keyword;
+    SMLoc loc = parser.getCurrentLocation();
+    if (parser.parseKeyword(&keyword))
+      return failure();
+    std::optional<Role> role = symbolizeRole(keyword);
+    if (!role)
+      return parser.emitError(loc)
+             << "expected producer, poller, consumer or epilogue, but got " << keyword;
+    list.push_back(RoleAttr::get(parser.getContext(), *role));
+    return success();
+  };
+  if (parser.parseCommaSeparatedList(parseRole))
+    return failure();
+  roles = parser.getBuilder().getArrayAttr(list);
+  return success();
+}
+
+static void printRoles(OpAsmPrinter &printer, Operation *, ArrayAttr roles) {
+  llvm::interleaveComma(roles.getAsRange<RoleAttr>(), printer,
+                        [&](RoleAttr role) { printer << stringifyRole(role.getValue()); });
+}
+
+#define GET_OP_CLASSES
+#include "ir/task/TaskOps.cpp.inc"
+
+//===----------------------------------------------------------------------===//
+// Shared checks
+//===----------------------------------------------------------------------===//
+
+static KernelOp kernelOf(Operation *op) {
+  return op->getParentOfType<KernelOp>();
+}
+
+/// The declaration `ref` names in op's kernel; an error on `op` if there is none of that kind.
+template <typename OpT>
+static OpT expectDecl(Operation *op, FlatSymbolRefAttr ref, StringRef what) {
+  Operation *found = SymbolTable::lookupSymbolIn(kernelOf(op), ref);
+  if (!found) {
+    op->emitOpError() << "expected " << ref << " to be " << what
+                      << " declared in this kernel, but nothing has that name";
+    return {};
+  }
+  if (auto decl = dyn_cast<OpT>(found))
+    return decl;
+  op->emitOpError() << "expected " << ref << " to be " << what << ", but it is a "
+                    << found->getName();
+  return {};
+}
+
+/// Rows and columns of what an access names; failure if it names nothing accessible.
+static FailureOr<std::pair<int64_t, int64_t>> extentOf(Operation *op, FlatSymbolRefAttr ref) {
+  Operation *found = SymbolTable::lookupSymbolIn(kernelOf(op), ref);
+  if (auto buffer = dyn_cast_or_null<BufferOp>(found))
+    return std::pair(buffer.rows(), buffer.cols());
+  if (auto exchange = dyn_cast_or_null<ExchangeOp>(found))
+    return std::pair(exchange.rows(), exchange.cols());
+  if (auto weights = dyn_cast_or_null<WeightsOp>(found))
+    return std::pair(weights.strips(), weights.blocks());
+  return op->emitOpError() << "expected an access to " << ref
+                           << " to name a buffer, exchange or weights of this kernel";
+}
+
+static LogicalResult verifyAccesses(Operation *op, ArrayAttr accesses) {
+  for (auto access : accesses.getAsRange<AccessAttr>()) {
+    auto extent = extentOf(op, access.getBuffer());
+    if (failed(extent))
+      return failure();
+    if (access.getAt().getValue().getNumResults() != 2)
+      return op->emitOpError() << "expected the place of access " << access.getBuffer()
+                               << " to have 2 results (row, column), but got "
+                               << access.getAt().getValue().getNumResults();
+    if (access.getRows() < 1 || access.getRows() > extent->first)
+      return op->emitOpError() << "expected an access of " << access.getBuffer()
+                               << " to cover 1 to " << extent->first << " rows, but got "
+                               << access.getRows();
+    if (access.getTable() && !expectDecl<TableOp>(op, access.getTable(), "a table"))
+      return failure();
+    if (access.getSet() == Set::Previous) {
+      auto exchange = kernelOf(op).lookup<ExchangeOp>(access.getBuffer());
+      if (!exchange || !exchange.isCrossing())
+        return op->emitOpError() << "expected " << access.getBuffer()
+                                 << " to be a crossing exchange (3 sets), since the previous "
+                                    "launch's set is read";
+    }
+  }
+  return success();
+}
+
+static LogicalResult verifyShape(Operation *op, ArrayRef<int64_t> shape, Type element) {
+  if (shape.size() != 2 || shape[0] < 1 || shape[1] < 1)
+    return op->emitOpError() << "expected a shape of two positive sizes [rows, columns], but got ["
+                             << shape << "]";
+  if (!element.isIntOrFloat())
+    return op->emitOpError() << "expected an integer or float element type, but got " << element;
+  return success();
+}
+
+static Role roleOf(Operation *op) {
+  return op->getParentOfType<RoleOp>().getRole();
+}
+
+static LogicalResult verifySignaller(Operation *op, FlatSymbolRefAttr ref,
+                                     ArrayRef<EdgeKind> kinds) {
+  auto edge = expectDecl<EdgeOp>(op, ref, "an edge");
+  if (!edge)
+    return failure();
+  if (!llvm::is_contained(kinds, edge.getKind()))
+    return op->emitOpError() << "does not signal a " << stringifyEdgeKind(edge.getKind())
+                             << " edge like " << ref;
+  if (roleOf(op) != edge.getFrom())
+    return op->emitOpError() << "expected edge " << ref << " to be signalled by its source role "
+                             << stringifyRole(edge.getFrom()) << ", but this is the "
+                             << stringifyRole(roleOf(op));
+  return success();
+}
+
+static LogicalResult verifyWaiter(Operation *op, FlatSymbolRefAttr ref, ArrayRef<EdgeKind> kinds) {
+  auto edge = expectDecl<EdgeOp>(op, ref, "an edge");
+  if (!edge)
+    return failure();
+  if (!llvm::is_contained(kinds, edge.getKind()))
+    return op->emitOpError() << "does not wait on a " << stringifyEdgeKind(edge.getKind())
+                             << " edge like " << ref;
+  auto waits = [&](Attribute role) { return cast<RoleAttr>(role).getValue() == roleOf(op); };
+  if (llvm::none_of(edge.getTo(), waits))
+    return op->emitOpError() << "expected edge " << ref << " to list the "
+                             << stringifyRole(roleOf(op)) << " among the roles that wait on it";
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Kernel and declarations
+//===----------------------------------------------------------------------===//
+
+SmallVector<EdgeOp> KernelOp::edges() {
+  SmallVector<EdgeOp> edges(getOps<EdgeOp>());
+  llvm::sort(edges, [](EdgeOp a, EdgeOp b) { return a.getId() < b.getId(); });
+  return edges;
+}
+
+bool KernelOp::isAtRoleLevel() {
+  return llvm::any_of(getOps<StageOp>(), [](StageOp stage) { return !stage.getBody().empty(); });
+}
+
+LogicalResult KernelOp::verify() {
+  if (getSms() < 1 || getSms() > 1024)
+    return emitOpError() << "expected 1 to 1024 SMs, but got " << getSms();
+  if (!llvm::is_contained({1, 2, 4, 8, 16}, getRows()))
+    return emitOpError() << "expected a rows bucket of 1, 2, 4, 8 or 16, but got " << getRows();
+  return success();
+}
+
+LogicalResult KernelOp::verifyRegions() {
+  for (auto [index, edge] : llvm::enumerate(edges()))
+    if (edge.getId() != static_cast<int64_t>(index))
+      return edge.emitOpError() << "expected edge ids to count from 0 without gaps: expected id "
+                                << index << " but got " << edge.getId();
+  return success();
+}
+
+LogicalResult SymbolOp::verify() {
+  if (getMin() < 0 || getMax() < getMin())
+    return emitOpError() << "expected 0 <= min <= max, but got " << getMin() << " to " << getMax();
+  return success();
+}
+
+LogicalResult BufferOp::verify() {
+  if (failed(verifyShape(*this, getShape(), getElement())))
+    return failure();
+  if (getRowBytes() && *getRowBytes() < cols() * elementBytes())
+    return emitOpError() << "expected row_bytes to hold a row of " << cols() * elementBytes()
+                         << " bytes, but got " << *getRowBytes();
+  bool isScratch = getMutability() == Mutability::Scratch;
+  if ((getSpace() == Space::Smem) != isScratch)
+    return emitOpError() << "expected shared memory to be scratch and global memory not to be";
+  if (getSpace() == Space::Global && !getSlot())
+    return emitOpError() << "expected a global buffer to have a slot in LaunchArgs::buffer";
+  return success();
+}
+
+int64_t WeightsOp::blockSteps() {
+  for (int64_t steps : {4, 3, 2})
+    if (chunk16() % steps == 0)
+      return steps;
+  return 1;
+}
+
+LogicalResult WeightsOp::verify() {
+  if (getN() < 1 || getK() < 1 || getExperts() < 1)
+    return emitOpError() << "expected positive n, k and experts, but got " << getN() << ", "
+                         << getK() << ", " << getExperts();
+  if (getPairing() == Pairing::GateUp && getN() % 4)
+    return emitOpError()
+           << "expected gate/up rows to split into two halves of an even size, but n is " << getN();
+  return success();
+}
+
+LogicalResult RingOp::verify() {
+  if (getSlots() < 2)
+    return emitOpError() << "expected at least 2 slots, but got " << getSlots();
+  if (getSlotBytes() < 16 || getSlotBytes() % 16)
+    return emitOpError() << "expected slot bytes to be a positive multiple of 16, but got "
+                         << getSlotBytes();
+  auto full = expectDecl<EdgeOp>(*this, getFullAttr(), "an edge");
+  auto free = expectDecl<EdgeOp>(*this, getFreeAttr(), "an edge");
+  if (!full || !free)
+    return failure();
+  if (full.getKind() != EdgeKind::Bytes || free.getKind() != EdgeKind::Credit)
+    return emitOpError() << "expected a bytes edge (full) and a credit edge (free), but got "
+                         << stringifyEdgeKind(full.getKind()) << " and "
+                         << stringifyEdgeKind(free.getKind());
+  for (EdgeOp edge : {full, free})
+    if (edge.getSlots() != getSlots())
+      return emitOpError() << "expected edge @" << edge.getSymName() << " to have the ring's "
+                           << getSlots() << " slots, but got " << edge.getSlots();
+  return success();
+}
+
+int64_t ExchangeOp::wordsPerRow() {
+  if (getWord() == WordKind::Epoch)
+    return llvm::divideCeil(cols(), 3) * 4;
+  return llvm::divideCeil(cols() * getElement().getIntOrFloatBitWidth(), 32);
+}
+
+LogicalResult ExchangeOp::verify() {
+  if (failed(verifyShape(*this, getShape(), getElement())))
+    return failure();
+  bool isEpoch = getWord() == WordKind::Epoch;
+  if (isEpoch ? getSets() != 1 : getSets() != 2 && getSets() != 3)
+    return emitOpError() << "expected "
+                         << (isEpoch ? "1 set (epochs tell uses apart)"
+                                     : "2 sets, or 3 when the next launch reads")
+                         << ", but got " << getSets();
+  if (isEpoch ? !getElement().isF32() : !getElement().isF32() && !getElement().isBF16())
+    return emitOpError() << "expected element f32" << (isEpoch ? "" : " or bf16") << ", but got "
+                         << getElement();
+  if (!isEpoch && getElement().isBF16() && cols() % 2)
+    return emitOpError() << "expected an even number of bf16 columns (two a word), but got "
+                         << cols();
+  auto edge = expectDecl<EdgeOp>(*this, getEdgeAttr(), "an edge");
+  if (edge && edge.getKind() != EdgeKind::Words)
+    return emitOpError() << "expected a words edge, but " << getEdgeAttr() << " is "
+                         << stringifyEdgeKind(edge.getKind());
+  return success(edge);
+}
+
+LogicalResult EdgeOp::verify() {
+  if (getSlots() < 1 || getArrivals() < 1)
+    return emitOpError() << "expected at least 1 slot and 1 arrival, but got " << getSlots()
+                         << " and " << getArrivals();
+  if (getTo().empty())
+    return emitOpError() << "expected at least one waiting role";
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Stages and steps
+//===----------------------------------------------------------------------===//
+
+RoleOp StageOp::role(Role role) {
+  if (!getBody().empty())
+    for (RoleOp op : getBody().getOps<RoleOp>())
+      if (op.getRole() == role)
+        return op;
+  return {};
+}
+
+LogicalResult StageOp::verify() {
+  if (failed(verifyAccesses(*this, getReads())) || failed(verifyAccesses(*this, getWrites())))
+    return failure();
+  int64_t sms = kernelOf(*this).getSms();
+  if (getSms() && (*getSms() < 1 || *getSms() > sms))
+    return emitOpError() << "expected 1 to " << sms << " SMs, but got " << *getSms();
+  if (getAssign() && getAssign()->getNumResults() != 2)
+    return emitOpError() << "expected assign to give (SM, order), but it has "
+                         << getAssign()->getNumResults() << " results";
+  SmallVector<bool, 4> seen(4);
+  if (!getBody().empty())
+    for (Operation &op : getBody().front()) {
+      auto role = dyn_cast<RoleOp>(op);
+      if (!role)
+        return op.emitOpError() << "expected a stage to hold role regions only";
+      bool &present = seen[static_cast<int>(role.getRole())];
+      if (present)
+        return role.emitOpError() << "expected one region for the " << stringifyRole(role.getRole())
+                                  << ", but this is the second";
+      present = true;
+    }
+  return success();
+}
+
+LogicalResult WaitOp::verify() {
+  return verifyWaiter(*this, getEdgeAttr(), {EdgeKind::Mbarrier, EdgeKind::Bytes});
+}
+LogicalResult AcquireOp::verify() {
+  return verifyWaiter(*this, getEdgeAttr(), {EdgeKind::Credit});
+}
+LogicalResult SignalOp::verify() {
+  return verifySignaller(*this, getEdgeAttr(), {EdgeKind::Mbarrier});
+}
+LogicalResult ReleaseOp::verify() {
+  return verifySignaller(*this, getEdgeAttr(), {EdgeKind::Credit});
+}
+
+LogicalResult CopyOp::verify() {
+  auto ring = expectDecl<RingOp>(*this, getRingAttr(), "a ring");
+  if (!ring || failed(verifySignaller(*this, getEdgeAttr(), {EdgeKind::Bytes})))
+    return failure();
+  if (ring.getFullAttr() != getEdgeAttr())
+    return emitOpError() << "expected a copy into " << getRingAttr() << " to signal its full edge "
+                         << ring.getFullAttr() << ", but got " << getEdgeAttr();
+  return verifyAccesses(*this, ArrayAttr::get(getContext(), {getSource()}));
+}
+
+LogicalResult PollOp::verify() {
+  if (failed(verifyWaiter(*this, getEdgeAttr(), {EdgeKind::Words})) ||
+      failed(verifyAccesses(*this, getReads())) || failed(verifyAccesses(*this, getWrites())))
+    return failure();
+  for (auto access : getReads().getAsRange<AccessAttr>()) {
+    auto exchange = kernelOf(*this).lookup<ExchangeOp>(access.getBuffer());
+    if (!exchange || exchange.getEdgeAttr() != getEdgeAttr())
+      return emitOpError() << "expected a poll of " << getEdgeAttr()
+                           << " to read the exchange of that edge, but it reads "
+                           << access.getBuffer();
+  }
+  return success();
+}
+
+LogicalResult ComputeOp::verify() {
+  if (failed(verifyAccesses(*this, getReads())) || failed(verifyAccesses(*this, getWrites())))
+    return failure();
+  if (getRingAttr() && !expectDecl<RingOp>(*this, getRingAttr(), "a ring"))
+    return failure();
+  for (auto access : getReads().getAsRange<AccessAttr>())
+    if (kernelOf(*this).lookup<ExchangeOp>(access.getBuffer()))
+      return emitOpError() << "expected exchange " << access.getBuffer()
+                           << " to be read by a poll, which waits for its words";
+  for (auto access : getWrites().getAsRange<AccessAttr>())
+    if (auto exchange = kernelOf(*this).lookup<ExchangeOp>(access.getBuffer()))
+      if (failed(verifySignaller(*this, exchange.getEdgeAttr(), {EdgeKind::Words})))
+        return failure();
+  return success();
+}
+
+LogicalResult RearmOp::verify() {
+  auto exchange = expectDecl<ExchangeOp>(*this, getExchangeAttr(), "an exchange");
+  if (exchange && exchange.getWord() == WordKind::Epoch)
+    return emitOpError() << "does not apply to " << getExchangeAttr() << ": epochs never repeat";
+  return success(exchange);
+}

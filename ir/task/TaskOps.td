@@ -1,0 +1,297 @@
+#ifndef MEGALITH_TASK_OPS_TD
+#define MEGALITH_TASK_OPS_TD
+
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/IR/RegionKindInterface.td"
+include "mlir/IR/BuiltinAttributes.td"
+include "mlir/IR/CommonAttrConstraints.td"
+include "TaskAttrs.td"
+
+class Task_Op<string mnemonic, list<Trait> traits = []> : Op<Task_Dialect, mnemonic, traits>;
+
+// A declaration inside a kernel: a symbol other ops name.
+class Task_DeclOp<string mnemonic> : Task_Op<mnemonic, [Symbol, HasParent<"KernelOp">]>;
+
+// A step of a role region.
+class Task_StepOp<string mnemonic, list<Trait> traits = []>
+    : Task_Op<mnemonic, !listconcat(traits, [ParentOneOf<["RoleOp", "ForOp"]>])>;
+
+// Counts, ids, bytes and offsets: signed in C++, so that differences are safe.
+def Task_Int : TypedSignlessIntegerAttrBase<I64, "int64_t", "64-bit integer">;
+
+def AccessArrayAttr : TypedArrayAttrBase<Task_AccessAttr, "accesses">;
+
+//===----------------------------------------------------------------------===//
+// The kernel and its declarations
+//===----------------------------------------------------------------------===//
+
+def KernelOp : Task_Op<"kernel", [Symbol, SymbolTable, IsolatedFromAbove, NoTerminator, SingleBlock,
+                                  NoRegionArguments]> {
+  let summary = "one persistent kernel: one CTA on each of `sms` SMs";
+  let description = [{
+    `rows` is the bucket: the compiled maximum of live rows. `target` is the NVRTC architecture. `smem_bytes`
+    is the dynamic shared memory of a CTA, set by memory planning. `kind` names the kernel's place in the step
+    (embed, layer, last, or a test's own).
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$kind, StrAttr:$target, Task_Int:$sms, Task_Int:$rows,
+                       OptionalAttr<Task_Int>:$smem_bytes);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = [{
+    $sym_name $kind `target` $target `sms` $sms `rows` $rows (`smem` $smem_bytes^)? attr-dict-with-keyword $body
+  }];
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The declaration of that name, or null if it is missing or of another kind.
+    template <typename OpT> OpT lookup(::mlir::FlatSymbolRefAttr ref) {
+      return ref ? ::mlir::dyn_cast_or_null<OpT>(::mlir::SymbolTable::lookupSymbolIn(*this, ref)) : OpT();
+    }
+    /// Edges in id order.
+    ::llvm::SmallVector<EdgeOp> edges();
+    /// Whether any stage holds role regions.
+    bool isAtRoleLevel();
+  }];
+}
+
+def SymbolOp : Task_DeclOp<"symbol"> {
+  let summary = "a dynamic trip count with its range";
+  let description = [{
+    An integer in [min, max] known at launch, or, with `after`, once that edge was waited for. The same value in
+    every role of one SM; with `per_sm` SMs may differ. `expr` is its C++ expression in emitted source.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, Task_Int:$min, Task_Int:$max, StrAttr:$expr, UnitAttr:$per_sm,
+                       OptionalAttr<FlatSymbolRefAttr>:$after);
+  let assemblyFormat = [{
+    $sym_name `in` $min `to` $max (`per_sm` $per_sm^)? (`after` $after^)? `=` $expr attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def TableOp : Task_DeclOp<"table"> {
+  let summary = "an uninterpreted index function (sm, loop indices) → [0, size) with a declared axiom";
+  let arguments = (ins SymbolNameAttr:$sym_name, Task_Int:$size, Task_AxiomAttr:$axiom, StrAttr:$expr);
+  let assemblyFormat = "$sym_name `size` $size $axiom `=` $expr attr-dict";
+}
+
+def BufferOp : Task_DeclOp<"buffer"> {
+  let summary = "a buffer in global memory (slot = index in LaunchArgs::buffer) or shared memory (offset)";
+  let description = [{
+    `shape` is [rows, columns] in elements of `element`. In shared memory `row_bytes` is the padded stride of a
+    row, `slots` the number of copies, `offset` the first byte in the CTA's arena once memory is planned.
+    Buffers of one `alias` group may overlap buffers of another group: the verifier then demands an edge
+    between the last use of one and the first use of the other.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, DenseI64ArrayAttr:$shape, TypeAttr:$element,
+                       Task_SpaceAttr:$space, Task_MutabilityAttr:$mutability, OptionalAttr<Task_Int>:$slot,
+                       OptionalAttr<Task_Int>:$row_bytes, DefaultValuedAttr<Task_Int, "1">:$slots,
+                       OptionalAttr<Task_Int>:$offset, OptionalAttr<StrAttr>:$alias);
+  let assemblyFormat = "$sym_name $shape $element $space $mutability attr-dict";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    int64_t rows() { return getShape()[0]; }
+    int64_t cols() { return getShape()[1]; }
+    int64_t elementBytes() { return getElement().getIntOrFloatBitWidth() / 8; }
+    /// Bytes between rows: `row_bytes`, or the packed row.
+    int64_t rowStride() { return getRowBytes().value_or(cols() * elementBytes()); }
+    /// Bytes of all slots.
+    int64_t byteSize() { return rowStride() * rows() * getSlots(); }
+  }];
+}
+
+def WeightsOp : Task_DeclOp<"weights"> {
+  let summary = "a strip-packed weight matrix, or a bank of them, one per expert";
+  let description = [{
+    `n` output rows (gate/up: both counted) and `k` columns of the unsharded, unpadded matrix, in the strip
+    layout of docs/kernel-contract.md. `checkpoint` names the tensors it is packed from, with `{layer}` and
+    `{expert}` placeholders; gate/up has two. `per_layer` is absent for the head and other once-only weights.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, Task_Int:$n, Task_Int:$k, Task_Int:$slot,
+                       DefaultValuedAttr<Task_Int, "1">:$experts, Task_PairingAttr:$pairing,
+                       StrArrayAttr:$checkpoint, DefaultValuedAttr<Task_Int, "0">:$layer_offset);
+  let assemblyFormat = "$sym_name `n` $n `k` $k `slot` $slot $pairing $checkpoint attr-dict";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// k16 steps of one warp's chunk of K.
+    int64_t chunk16() { return (((getK() + 7) / 8) + 15) / 16; }
+    /// k16 steps per chunk per block: the largest divisor of chunk16 that is at most 4.
+    int64_t blockSteps();
+    /// Blocks of K.
+    int64_t blocks() { return chunk16() / blockSteps(); }
+    /// Strips (pairs of output rows), and bytes of one strip of one block.
+    int64_t strips() { return (getN() + 1) / 2; }
+    int64_t stripBytes() { return 512 * blockSteps(); }
+    /// Bytes of the whole bank.
+    int64_t byteSize() { return getExperts() * blocks() * strips() * stripBytes(); }
+  }];
+}
+
+def RingOp : Task_DeclOp<"ring"> {
+  let summary = "the CTA's ring of equal slots that weights and KV stream through";
+  let arguments = (ins SymbolNameAttr:$sym_name, Task_Int:$slots, Task_Int:$slot_bytes,
+                       OptionalAttr<Task_Int>:$offset, FlatSymbolRefAttr:$full, FlatSymbolRefAttr:$free);
+  let assemblyFormat = "$sym_name $slots `x` $slot_bytes `full` $full `free` $free attr-dict";
+  let hasVerifier = 1;
+}
+
+def ExchangeOp : Task_DeclOp<"exchange"> {
+  let summary = "a buffer in global memory whose words prove themselves";
+  let description = [{
+    `shape` = [rows, columns] of `element`. Sentinel words are re-armed: `sets` is 2 when only the launch that
+    writes reads, 3 when the next launch reads too (crossing). Epoch words need one set. Bulk copies never touch
+    an exchange. `edge` is the words edge whose producers write it.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, DenseI64ArrayAttr:$shape, TypeAttr:$element,
+                       Task_WordKindAttr:$word, Task_Int:$sets, Task_Int:$slot, FlatSymbolRefAttr:$edge);
+  let assemblyFormat = "$sym_name $shape $element $word `sets` $sets `slot` $slot `edge` $edge attr-dict";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    bool isCrossing() { return getSets() == 3; }
+    int64_t rows() { return getShape()[0]; }
+    int64_t cols() { return getShape()[1]; }
+    /// 32-bit words of one row of one set (sentinel), or bytes / 4 of its b128 words (epoch).
+    int64_t wordsPerRow();
+    /// Bytes of all sets.
+    int64_t byteSize() { return getSets() * rows() * wordsPerRow() * 4; }
+  }];
+}
+
+def EdgeOp : Task_DeclOp<"edge"> {
+  let summary = "a numbered synchronisation edge between roles";
+  let description = [{
+    `from` role signals, the `to` roles wait. For mbarrier and credit edges `arrivals` is the number of warps
+    that signal one use and `slots` how many uses are in flight; a credit edge's first `slots` waits pass at
+    once. A bytes edge completes by bulk copies. A words edge is the exchange of that name: its arrivals are the
+    words themselves. `offset` is the first mbarrier's place in shared memory.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, Task_Int:$id, Task_EdgeKindAttr:$kind, Task_RoleAttr:$from,
+                       TypedArrayAttrBase<Task_RoleAttr, "roles">:$to, DefaultValuedAttr<Task_Int, "1">:$slots,
+                       DefaultValuedAttr<Task_Int, "1">:$arrivals, OptionalAttr<Task_Int>:$offset);
+  let assemblyFormat = "$id $sym_name $kind $from `->` custom<Roles>($to) attr-dict";
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Stages
+//===----------------------------------------------------------------------===//
+
+def StageOp : Task_Op<"stage", [Symbol, HasParent<"KernelOp">, NoTerminator, SingleBlock, NoRegionArguments]> {
+  let summary = "one stage: its tile space, what each tile reads and writes, and, once lowered, its role regions";
+  let description = [{
+    `tiles` is the tile space's size; `sms` the number of SMs that take part ([0, sms)); `assign` maps a tile to
+    (SM, order on that SM). `reads` and `writes` are access maps over the tile's index. `config` holds the
+    compile-time numbers of the device functions (their documented members), printed as the stage's struct.
+    `source` is the moe op it came from.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, Task_StageKindAttr:$kind, OptionalAttr<Task_Int>:$tiles,
+                       OptionalAttr<Task_Int>:$sms, OptionalAttr<AffineMapAttr>:$assign,
+                       AccessArrayAttr:$reads, AccessArrayAttr:$writes, DictionaryAttr:$config,
+                       OptionalAttr<StrAttr>:$source);
+  let regions = (region MaxSizedRegion<1>:$body);
+  let assemblyFormat = [{
+    $sym_name $kind (`tiles` $tiles^)? (`sms` $sms^)? (`assign` $assign^)? `reads` custom<Accesses>($reads) `writes` custom<Accesses>($writes)
+    `config` $config (`source` $source^)? attr-dict-with-keyword $body
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The region of `role`, or null when the role does nothing in this stage.
+    RoleOp role(Role role);
+  }];
+}
+
+def RoleOp : Task_Op<"role", [HasParent<"StageOp">, NoTerminator, SingleBlock, NoRegionArguments]> {
+  let summary = "what the warps of one role do in a stage, on SMs [0, stage.sms)";
+  let arguments = (ins Task_RoleAttr:$role);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$role attr-dict-with-keyword $body";
+}
+
+//===----------------------------------------------------------------------===//
+// Steps of a role region
+//===----------------------------------------------------------------------===//
+
+def ForOp : Task_StepOp<"for", [NoTerminator, SingleBlock, NoRegionArguments]> {
+  let summary = "a bounded loop; its index is the next dimension of the maps inside";
+  let description = [{
+    `index` names the loop's index in emitted source. `iterate` replaces the counted loop by a C++ range of that
+    name (attention tiles): the verifier still sees `trips` iterations.
+  }];
+  let arguments = (ins StrAttr:$index, Task_TripsAttr:$trips, OptionalAttr<StrAttr>:$iterate);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$index `in` custom<Trips>($trips) (`iterate` $iterate^)? attr-dict-with-keyword $body";
+}
+
+class Task_EdgeStepOp<string mnemonic> : Task_StepOp<mnemonic> {
+  let arguments = (ins FlatSymbolRefAttr:$edge);
+  let assemblyFormat = "$edge attr-dict";
+  let hasVerifier = 1;
+}
+
+def WaitOp : Task_EdgeStepOp<"wait"> {
+  let summary = "wait for the edge's next use (mbarrier, bytes)";
+}
+def SignalOp : Task_EdgeStepOp<"signal"> {
+  let summary = "arrive on the edge's next use, once per warp of the role (mbarrier)";
+}
+def AcquireOp : Task_EdgeStepOp<"acquire"> {
+  let summary = "take a slot: wait on a credit edge";
+}
+def ReleaseOp : Task_EdgeStepOp<"release"> {
+  let summary = "free a slot: arrive on a credit edge, once per warp of the role";
+}
+
+def CopyOp : Task_StepOp<"copy"> {
+  let summary = "bulk copy of one piece of weights or KV into the ring; signals a bytes edge";
+  let description = [{
+    `source` is a piece of a `task.weights` (rows = strips, cols = one block; with `table` the matrix of
+    that expert) or of a pages buffer. `callee` and `args` are the device function and its arguments.
+  }];
+  let arguments = (ins StrAttr:$callee, StrArrayAttr:$args, Task_AccessAttr:$source, FlatSymbolRefAttr:$ring,
+                       FlatSymbolRefAttr:$edge);
+  let assemblyFormat = "$callee $args custom<Access>($source) `to` $ring `signals` $edge attr-dict";
+  let hasVerifier = 1;
+}
+
+def PollOp : Task_StepOp<"poll"> {
+  let summary = "wait for every word of a rectangle of an exchange, and read it";
+  let arguments = (ins StrAttr:$callee, StrArrayAttr:$args, FlatSymbolRefAttr:$edge, AccessArrayAttr:$reads,
+                       AccessArrayAttr:$writes);
+  let assemblyFormat = "$callee $args `waits` $edge `reads` custom<Accesses>($reads) `writes` custom<Accesses>($writes) attr-dict";
+  let hasVerifier = 1;
+}
+
+def ComputeOp : Task_StepOp<"compute"> {
+  let summary = "a device function of one role; touches exactly what it lists";
+  let description = [{
+    `reads` and `writes` list every buffer it touches; a write to an exchange publishes words. `ring_slot`, when
+    present, names the ring whose slot of the role's latest wait it reads. Registers are not listed.
+  }];
+  let arguments = (ins StrAttr:$callee, StrArrayAttr:$args, AccessArrayAttr:$reads, AccessArrayAttr:$writes,
+                       OptionalAttr<FlatSymbolRefAttr>:$ring);
+  let assemblyFormat = "$callee $args `reads` custom<Accesses>($reads) `writes` custom<Accesses>($writes) (`ring` $ring^)? attr-dict";
+  let hasVerifier = 1;
+}
+
+def LocalOp : Task_StepOp<"local"> {
+  let summary = "a register variable of the role: C++ type and name";
+  let arguments = (ins StrAttr:$name, StrAttr:$type, OptionalAttr<StrAttr>:$init);
+  let assemblyFormat = "$name `:` $type (`=` $init^)? attr-dict";
+}
+
+def RearmOp : Task_StepOp<"rearm"> {
+  let summary = "store `empty` to this SM's share of the set that no launch reads any more";
+  let arguments = (ins FlatSymbolRefAttr:$exchange);
+  let assemblyFormat = "$exchange attr-dict";
+  let hasVerifier = 1;
+}
+
+def LaunchWaitOp : Task_StepOp<"launch_wait"> {
+  let summary = "the previous launch is complete and its writes are visible (griddepcontrol.wait)";
+  let assemblyFormat = "attr-dict";
+}
+
+def LaunchDependentsOp : Task_StepOp<"launch_dependents"> {
+  let summary = "the next launch may start (griddepcontrol.launch_dependents)";
+  let assemblyFormat = "attr-dict";
+}
+
+#endif
