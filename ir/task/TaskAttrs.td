@@ -33,6 +33,7 @@ def Task_Access : Task_Enum<"Mutability", "who writes a buffer", [
   I32EnumAttrCase<"Written", 1, "written">,     // this kernel, once per element; read by nobody in it
   I32EnumAttrCase<"Pages", 2, "pages">,         // KV pages: reads stay below start, writes at and above it
   I32EnumAttrCase<"Scratch", 3, "scratch">,     // shared memory, ordered by edges
+  I32EnumAttrCase<"Value", 4, "value">,         // between stages; materialization makes it an exchange
 ]>;
 def Task_MutabilityAttr : Task_EnumAttr<Task_Access, "mutability">;
 

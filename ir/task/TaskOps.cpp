@@ -158,7 +158,8 @@ static LogicalResult verifyAccesses(Operation *op, ArrayAttr accesses) {
       return failure();
     if (access.getSet() == Set::Previous) {
       auto exchange = kernelOf(op).lookup<ExchangeOp>(access.getBuffer());
-      if (!exchange || !exchange.isCrossing())
+      auto value = kernelOf(op).lookup<BufferOp>(access.getBuffer());
+      if (!(exchange && exchange.isCrossing()) && !(value && value.getCrossing()))
         return op->emitOpError() << "expected " << access.getBuffer()
                                  << " to be a crossing exchange (3 sets), since the previous "
                                     "launch's set is read";
@@ -254,8 +255,11 @@ LogicalResult BufferOp::verify() {
   bool isScratch = getMutability() == Mutability::Scratch;
   if ((getSpace() == Space::Smem) != isScratch)
     return emitOpError() << "expected shared memory to be scratch and global memory not to be";
-  if (getSpace() == Space::Global && !getSlot())
+  bool isValue = getMutability() == Mutability::Value;
+  if (getSpace() == Space::Global && !isValue && !getSlot())
     return emitOpError() << "expected a global buffer to have a slot in LaunchArgs::buffer";
+  if (getCrossing() && !isValue)
+    return emitOpError() << "expected only a value to cross into the next launch";
   return success();
 }
 

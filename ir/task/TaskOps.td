@@ -79,12 +79,13 @@ def BufferOp : Task_DeclOp<"buffer"> {
     `shape` is [rows, columns] in elements of `element`. In shared memory `row_bytes` is the padded stride of a
     row, `slots` the number of copies, `offset` the first byte in the CTA's arena once memory is planned.
     Buffers of one `alias` group may overlap buffers of another group: the verifier then demands an edge
-    between the last use of one and the first use of the other.
+    between the last use of one and the first use of the other. A value is what stages hand each other before
+    exchanges are materialized; with `crossing` the next launch reads it too.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, DenseI64ArrayAttr:$shape, TypeAttr:$element,
                        Task_SpaceAttr:$space, Task_MutabilityAttr:$mutability, OptionalAttr<Task_Int>:$slot,
                        OptionalAttr<Task_Int>:$row_bytes, DefaultValuedAttr<Task_Int, "1">:$slots,
-                       OptionalAttr<Task_Int>:$offset, OptionalAttr<StrAttr>:$alias);
+                       OptionalAttr<Task_Int>:$offset, OptionalAttr<StrAttr>:$alias, UnitAttr:$crossing);
   let assemblyFormat = "$sym_name $shape $element $space $mutability attr-dict";
   let hasVerifier = 1;
   let extraClassDeclaration = [{

@@ -3,6 +3,7 @@
 #include "tools/megalith-opt/Registration.h"
 
 #include "ir/moe/Moe.h"
+#include "ir/task/Task.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -12,7 +13,7 @@ namespace megalith {
 
 void registerDialects(mlir::DialectRegistry &registry) {
   registry.insert<mlir::func::FuncDialect, mlir::arith::ArithDialect>();
-  registry.insert<moe::MoeDialect>();
+  registry.insert<moe::MoeDialect, task::TaskDialect>();
 }
 
 void registerPasses() {

@@ -1,0 +1,113 @@
+// What the ops' own verifiers refuse.
+// RUN: megalith-opt %s -split-input-file -verify-diagnostics
+
+// expected-error @+1 {{expected a rows bucket of 1, 2, 4, 8 or 16, but got 3}}
+task.kernel @k "toy" target "sm_90a" sms 4 rows 3 {
+}
+
+// -----
+
+task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
+  // expected-error @+1 {{expected 0 <= min <= max, but got 4 to 2}}
+  task.symbol @s in 4 to 2 = "n"
+}
+
+// -----
+
+task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
+  // expected-error @+1 {{expected a global buffer to have a slot}}
+  task.buffer @x [1, 8] bf16 global immutable
+}
+
+// -----
+
+task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
+  // expected-error @+1 {{expected row_bytes to hold a row of 16 bytes, but got 8}}
+  task.buffer @x [1, 8] bf16 smem scratch {row_bytes = 8}
+}
+
+// -----
+
+task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
+  task.edge 0 @w words epilogue -> poller
+  // expected-error @+1 {{expected 2 sets, or 3 when the next launch reads, but got 1}}
+  task.exchange @h [1, 8] bf16 sentinel sets 1 slot 0 edge @w
+}
+
+// -----
+
+task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
+  // expected-error @+1 {{expected edge ids to count from 0 without gaps: expected id 0 but got 1}}
+  task.edge 1 @w words epilogue -> poller
+}
+
+// -----
+
+task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
+  task.edge 0 @full bytes producer -> consumer {slots = 4}
+  task.edge 1 @free credit consumer -> producer {slots = 2, arrivals = 8}
+  // expected-error @+1 {{expected edge @free to have the ring's 4 slots, but got 2}}
+  task.ring @r 4 x 1024 full @full free @free
+}
+
+// -----
+
+task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
+  task.edge 0 @e mbarrier poller -> consumer
+  task.stage @s linear reads [] writes [] config {} {
+    task.role epilogue {
+      // expected-error @+1 {{expected edge @e to list the epilogue among the roles that wait on it}}
+      task.wait @e
+    }
+  }
+}
+
+// -----
+
+task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
+  task.edge 0 @e mbarrier poller -> consumer
+  task.stage @s linear reads [] writes [] config {} {
+    task.role consumer {
+      // expected-error @+1 {{expected edge @e to be signalled by its source role poller, but this is the consumer}}
+      task.signal @e
+    }
+  }
+}
+
+// -----
+
+task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
+  task.edge 0 @w words epilogue -> poller
+  task.exchange @h [1, 8] bf16 sentinel sets 2 slot 0 edge @w
+  task.buffer @x [1, 8] bf16 smem scratch
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      // expected-error @+1 {{expected @h to be a crossing exchange (3 sets)}}
+      task.poll "poll_rows" [] waits @w reads [@h[0, 0] 1 x [8] previous] writes [@x[0, 0] 1 x [8]]
+    }
+  }
+}
+
+// -----
+
+task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
+  task.edge 0 @w words epilogue -> poller
+  task.exchange @h [1, 8] bf16 sentinel sets 2 slot 0 edge @w
+  task.stage @s linear reads [] writes [] config {} {
+    task.role consumer {
+      // expected-error @+1 {{expected exchange @h to be read by a poll, which waits for its words}}
+      task.compute "f" [] reads [@h[0, 0] 1 x [8]] writes []
+    }
+  }
+}
+
+// -----
+
+task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
+  task.stage @s linear reads [] writes [] config {} {
+    task.role consumer {
+      // expected-error @+1 {{expected an access to @nothing to name a buffer, exchange or weights}}
+      task.compute "f" [] reads [@nothing[0, 0] 1 x [8]] writes []
+    }
+  }
+}
