@@ -255,6 +255,11 @@ LogicalResult BufferOp::verify() {
   bool isScratch = getMutability() == Mutability::Scratch;
   if ((getSpace() == Space::Smem) != isScratch)
     return emitOpError() << "expected shared memory to be scratch and global memory not to be";
+  if (getSlots() < 1 || (getSlots() > 1 && !getGuard()))
+    return emitOpError() << "expected a buffer of " << getSlots()
+                         << " slots to name the edge that counts them: add guard = @edge";
+  if (getGuardAttr() && !expectDecl<EdgeOp>(*this, getGuardAttr(), "an edge"))
+    return failure();
   bool isValue = getMutability() == Mutability::Value;
   if (getSpace() == Space::Global && !isValue && !getSlot())
     return emitOpError() << "expected a global buffer to have a slot in LaunchArgs::buffer";

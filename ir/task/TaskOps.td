@@ -81,11 +81,16 @@ def BufferOp : Task_DeclOp<"buffer"> {
     Buffers of one `alias` group may overlap buffers of another group: the verifier then demands an edge
     between the last use of one and the first use of the other. A value is what stages hand each other before
     exchanges are materialized; with `crossing` the next launch reads it too.
+
+    `guard` names the mbarrier edge that hands a shared-memory buffer from its source role to its waiting roles.
+    The source fills it before signal number u; a waiting role reads that filling after wait number u. Copy
+    u % slots is meant. A buffer of one role needs no guard.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, DenseI64ArrayAttr:$shape, TypeAttr:$element,
                        Task_SpaceAttr:$space, Task_MutabilityAttr:$mutability, OptionalAttr<Task_Int>:$slot,
                        OptionalAttr<Task_Int>:$row_bytes, DefaultValuedAttr<Task_Int, "1">:$slots,
-                       OptionalAttr<Task_Int>:$offset, OptionalAttr<StrAttr>:$alias, UnitAttr:$crossing);
+                       OptionalAttr<Task_Int>:$offset, OptionalAttr<StrAttr>:$alias, UnitAttr:$crossing,
+                       OptionalAttr<FlatSymbolRefAttr>:$guard);
   let assemblyFormat = "$sym_name $shape $element $space $mutability attr-dict";
   let hasVerifier = 1;
   let extraClassDeclaration = [{

@@ -111,3 +111,10 @@ task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
     }
   }
 }
+
+// -----
+
+task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
+  // expected-error @+1 {{expected a buffer of 2 slots to name the edge that counts them}}
+  task.buffer @x [1, 8] bf16 smem scratch {slots = 2}
+}

@@ -11,8 +11,8 @@ task.kernel @m0 "toy" target "sm_90a" sms 4 rows 1 {
   task.weights @w2 n 128 k 256 slot 3 rows ["w2"]
   task.exchange @h [1, 256] bf16 sentinel sets 2 slot 4 edge @h_words
   task.ring @ring 4 x 16384 full @w_full free @w_free
-  task.buffer @xs [1, 512] bf16 smem scratch {row_bytes = 1056}
-  task.buffer @part [128, 8] f32 smem scratch {slots = 2}
+  task.buffer @xs [1, 512] bf16 smem scratch {row_bytes = 1056, guard = @x_full}
+  task.buffer @part [128, 8] f32 smem scratch {slots = 2, guard = @p_full}
 
   // CHECK: task.edge 0 @w_full bytes producer -> consumer {slots = 4 : i64}
   task.edge 0 @w_full bytes producer -> consumer {slots = 4}
