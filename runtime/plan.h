@@ -62,7 +62,7 @@ struct Edge {
 /// What NVRTC reported for a kernel.
 struct KernelResources {
   int64_t registers = 0;
-  int64_t spillBytes = 0;
+  int64_t spillBytes = 0; ///< stores and loads together
   int64_t stackBytes = 0;
   int64_t staticSmemBytes = 0;
   int64_t codeBytes = 0;

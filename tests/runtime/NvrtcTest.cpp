@@ -1,0 +1,224 @@
+//===- NvrtcTest.cpp - Compiling, and reading cubins ----------------------===//
+//
+// Where NVRTC is not installed the compiling cases only warn.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/nvrtc.h"
+#include "codegen/headers.h"
+#include "runtime/cubin.h"
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <cstring>
+#include <elf.h>
+#include <optional>
+
+using namespace megalith::runtime;
+using Catch::Matchers::Contains;
+
+namespace {
+
+std::optional<Nvrtc> nvrtc() {
+  auto library = Nvrtc::load();
+  if (library)
+    return *library;
+  WARN("skipped: " << llvm::toString(library.takeError()));
+  return std::nullopt;
+}
+
+/// Sets environment variables and puts the old values back.
+class Environment {
+public:
+  void set(const char *name, const std::string &value) {
+    const char *old = std::getenv(name);
+    saved.emplace_back(name, old ? std::optional<std::string>(old) : std::nullopt);
+    setenv(name, value.c_str(), 1);
+  }
+  ~Environment() {
+    for (auto it = saved.rbegin(); it != saved.rend(); ++it)
+      if (it->second)
+        setenv(it->first, it->second->c_str(), 1);
+      else
+        unsetenv(it->first);
+  }
+
+private:
+  std::vector<std::pair<const char *, std::optional<std::string>>> saved;
+};
+
+// Two kernels whose numbers are known: static shared memory, bounds, a stack frame.
+constexpr const char *kSource = R"(
+#include "numbers.h"
+extern "C" __global__ void __launch_bounds__(352, 1) sums(float *out, int n) {
+  __shared__ float part[kWords];
+  part[threadIdx.x] = out[threadIdx.x];
+  __syncthreads();
+  float sum = 0;
+  for (int i = 0; i < n; ++i)
+    sum += part[(threadIdx.x + i) % kWords];
+  out[threadIdx.x] = sum;
+}
+extern "C" __global__ void stacked(int *out, int index) {
+  int table[64];
+  for (int i = 0; i < 64; ++i)
+    table[out[i] & 63] = i;
+  out[index] = table[index] + table[index + 1];
+}
+extern "C" __global__ void __launch_bounds__(1024, 2) spilling(float *out) {
+  float v[96];
+  for (int i = 0; i < 96; ++i) v[i] = out[threadIdx.x * 96 + i];
+  __syncthreads();
+  for (int r = 0; r < 96; ++r) { float s = v[r]; for (int i = 0; i < 96; ++i) { v[i] = v[i] * s + v[(i * 7 + r) % 96]; } }
+  for (int i = 0; i < 96; ++i) out[threadIdx.x * 96 + i] = v[i];
+}
+)";
+const std::map<llvm::StringRef, llvm::StringRef> kHeaders = {
+    {"numbers.h", "constexpr int kWords = 512;\n"}};
+
+} // namespace
+
+TEST_CASE("kernels compile for both targets and their cubins can be read") {
+  auto library = nvrtc();
+  if (!library)
+    return;
+  for (auto [target, sm] : {std::pair{"sm_90a", 90}, {"sm_100a", 100}}) {
+    CAPTURE(target);
+    auto compiled = library->compile(kSource, "sums.cu", kHeaders, target, {.ptx = true});
+    REQUIRE(bool(compiled));
+    CHECK_THAT(compiled->ptx, Contains(std::string(".target ") + target));
+    auto cubin = parseCubin(compiled->cubin);
+    REQUIRE(bool(cubin));
+    CHECK(cubin->sm == sm);
+    CHECK(cubin->kernels.size() == 3);
+    const CubinKernel *sums = cubin->kernel("sums");
+    REQUIRE(sums);
+    CHECK(sums->staticSmemBytes == 2048);
+    CHECK(sums->maxThreads == 352);
+    CHECK(sums->parameterBytes == 12);
+    CHECK(sums->stackBytes == 0);
+    CHECK(sums->registers >= 8);
+    CHECK(sums->registers <= 64);
+    CHECK(sums->codeBytes >= 256);
+    CHECK(sums->codeBytes % 128 == 0);
+    CHECK(cubin->kernel("stacked")->stackBytes == 256);
+    // ptxas' own words on the same numbers.
+    CHECK_THAT(compiled->log, Contains("Used " + std::to_string(sums->registers) + " registers"));
+    CHECK(compiled->resources.at("sums").registers == sums->registers);
+    CHECK(compiled->resources.at("sums").spillBytes == 0);
+    CHECK(compiled->resources.at("sums").staticSmemBytes == 2048);
+    CHECK(compiled->resources.at("stacked").stackBytes == 256);
+    CHECK(compiled->resources.at("stacked").spillBytes == 0);
+    // 96 live values in 32 registers.
+    CHECK(compiled->resources.at("spilling").spillBytes > 0);
+    CHECK(compiled->resources.at("spilling").registers == 32);
+    CHECK(cubin->kernel("spilling")->spillInstructions > 0);
+  }
+}
+
+TEST_CASE("the device platform compiles under NVRTC by include name alone") {
+  auto library = nvrtc();
+  if (!library)
+    return;
+  for (const char *target : {"sm_90a", "sm_100a"}) {
+    auto compiled = library->compile("#include \"codegen/device/platform.cuh\"\n"
+                                     "extern \"C\" __global__ void empty() {}\n",
+                                     "empty.cu", megalith::deviceHeaders(), target);
+    if (!compiled)
+      FAIL(llvm::toString(compiled.takeError()));
+  }
+}
+
+TEST_CASE("a source that does not compile says where") {
+  auto library = nvrtc();
+  if (!library)
+    return;
+  auto compiled =
+      library->compile("\n__global__ void k() { undefined_name(); }\n", "bad.cu", {}, "sm_90a");
+  REQUIRE(!compiled);
+  CHECK_THAT(llvm::toString(compiled.takeError()), Contains("bad.cu does not compile for sm_90a") &&
+                                                       Contains("bad.cu(2)") &&
+                                                       Contains("undefined_name"));
+  auto target = library->compile("__global__ void k() {}", "k.cu", {}, "sm_12z");
+  REQUIRE(!target);
+  CHECK_THAT(llvm::toString(target.takeError()), Contains("sm_12z"));
+}
+
+TEST_CASE("a named file that is not there is an error of its own") {
+  Environment environment;
+  environment.set("MEGALITH_NVRTC", "/nowhere/libnvrtc.so.13");
+  auto library = Nvrtc::load();
+  REQUIRE(!library);
+  CHECK_THAT(llvm::toString(library.takeError()),
+             Contains("$MEGALITH_NVRTC names '/nowhere/libnvrtc.so.13', which does not exist"));
+}
+
+TEST_CASE("a named file that is no NVRTC: the error lists the place and how to mend it") {
+  Environment environment;
+  environment.set("MEGALITH_NVRTC", "/proc/self/exe");
+  auto library = Nvrtc::load();
+  REQUIRE(!library);
+  CHECK_THAT(llvm::toString(library.takeError()),
+             Contains("libnvrtc.so.13") && Contains("/proc/self/exe") && Contains("To mend") &&
+                 Contains("CUDA_HOME") && Contains("nvidia-cuda-nvrtc"));
+}
+
+TEST_CASE("places are searched in the documented order") {
+  Environment environment;
+  environment.set("MEGALITH_NVRTC", "/first");
+  environment.set("MEGALITH_CUDA_HOME", "/second");
+  environment.set("CUDA_HOME", "/third");
+  environment.set("CUDA_PATH", "/third"); // named twice, searched once
+  environment.set("VIRTUAL_ENV", "/fourth");
+  environment.set("XDG_CACHE_HOME", "/fifth");
+  CHECK(nvrtcSearchPath() ==
+        std::vector<std::string>{
+            "/first", "/second/lib64/libnvrtc.so.13", "/second/lib/libnvrtc.so.13",
+            "/third/lib64/libnvrtc.so.13", "/third/lib/libnvrtc.so.13",
+            "/usr/local/cuda/lib64/libnvrtc.so.13", "/usr/local/cuda/lib/libnvrtc.so.13",
+            "/fourth/lib/python3*/site-packages/nvidia/cu13/lib/libnvrtc.so.13",
+            "/fifth/megalith/nvrtc-venv/lib/python3*/site-packages/nvidia/cu13/lib/libnvrtc.so.13",
+            "libnvrtc.so.13"});
+}
+
+TEST_CASE("files that are no cubins") {
+  auto failure = [](llvm::StringRef bytes) {
+    auto cubin = parseCubin(bytes);
+    REQUIRE(!cubin);
+    return llvm::toString(cubin.takeError());
+  };
+  CHECK_THAT(failure(""), Contains("no 64-bit ELF header in its 0 bytes"));
+  CHECK_THAT(failure(std::string(200, 'x')), Contains("not a cubin"));
+  Elf64_Ehdr elf = {};
+  std::memcpy(elf.e_ident, ELFMAG, SELFMAG);
+  elf.e_ident[EI_CLASS] = ELFCLASS64;
+  elf.e_machine = EM_X86_64;
+  auto bytes = [&] { return llvm::StringRef(reinterpret_cast<const char *>(&elf), sizeof elf); };
+  CHECK_THAT(failure(bytes()), Contains("machine 62, expected 190"));
+  elf.e_machine = 190;
+  elf.e_shnum = 3;
+  elf.e_shoff = 1 << 20;
+  CHECK_THAT(failure(bytes()), Contains("section header 0 lies outside"));
+  elf.e_shnum = 0;
+  CHECK_THAT(failure(bytes()), Contains("no section names"));
+}
+
+TEST_CASE("a truncated cubin is refused, whatever is missing") {
+  auto library = nvrtc();
+  if (!library)
+    return;
+  auto compiled = library->compile(kSource, "sums.cu", kHeaders, "sm_90a");
+  REQUIRE(bool(compiled));
+  for (size_t size : {size_t(10), size_t(64), compiled->cubin.size() / 2}) {
+    auto cubin = parseCubin(llvm::StringRef(compiled->cubin).take_front(size));
+    CHECK(!cubin);
+    if (!cubin)
+      llvm::consumeError(cubin.takeError());
+  }
+}
+
+TEST_CASE("an error message takes the log's first lines") {
+  CHECK(firstLines("a\n\nb\nc\n", 2) == "  a\n  b\n  ...");
+  CHECK(firstLines("a\n", 2) == "  a");
+  CHECK(firstLines("", 2) == "");
+}
