@@ -36,7 +36,8 @@ public:
   HashedTensor(uint32_t seed, const TensorSpec &spec)
       : seed(seed), nameHash(fnv1a32(spec.name.data(), spec.name.size())),
         gain(spec.role == TensorRole::Gain),
-        scale(gain ? kGainScale : weightScale(uint64_t(spec.columns()))) {}
+        scale(spec.role == TensorRole::Matrix ? weightScale(uint64_t(spec.columns())) : kGainScale) {
+  }
 
   using WeightTensor::row;
   void row(int64_t index, std::span<float> out) const override {

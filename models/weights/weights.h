@@ -17,8 +17,9 @@
 
 namespace megalith::models {
 
-/// What a tensor is for. Only made-up weights care: a gain is around one.
-enum class TensorRole { Matrix, Gain };
+/// What a tensor is for. Only made-up weights care: a gain is around one, a centred gain (to which
+/// the model adds one) around zero. In the families so far the gains are the vectors.
+enum class TensorRole { Matrix, Gain, CentredGain };
 
 /// One tensor of a checkpoint, unsharded. A vector of n elements is one row of n.
 struct TensorSpec {

@@ -81,6 +81,10 @@ TEST_CASE("Hashed weights are rows of the unsharded tensor, gains lie around one
   for (float value : row)
     CHECK(std::abs(value - 1.0f) <= kGainScale);
   CHECK(row[0] != row[1]);
+  std::vector<float> centred(24);
+  llvm::cantFail(source.open({"norm", {24}, TensorRole::CentredGain}))
+      ->row(0, std::span<float>(centred));
+  CHECK(row[3] == r16(1.0f + centred[3]));
 
   auto bad = source.open({"x", {4, 0}});
   REQUIRE(!bad);

@@ -1,0 +1,89 @@
+//===- evaluator.h - The moe graph on the CPU --------------------*- C++ -*-===//
+//
+// The reference that kernels are compared with (DESIGN section 5). It interprets a module of the
+// moe dialect, before sharding, with weights read on demand: one layer of a large model costs the
+// weights of that layer's active experts.
+//
+//===----------------------------------------------------------------------===//
+#ifndef MEGALITH_MODELS_REFERENCE_EVALUATOR_H
+#define MEGALITH_MODELS_REFERENCE_EVALUATOR_H
+
+#include "ir/moe/Moe.h"
+#include "models/reference/experts.h"
+#include "models/reference/fault.h"
+#include "models/reference/kv.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+
+namespace megalith::reference {
+
+struct EvaluatorOptions {
+  Precision precision = Precision::Contract;
+  unsigned threads = 2; ///< does not change results
+  Fault fault = Fault::None;
+};
+
+/// What a layer gives.
+struct LayerResult {
+  Matrix residual;                ///< after the layer, [R, H]
+  std::optional<Routing> routing; ///< none in a layer without experts
+  Matrix qkv;                     ///< its q, k, v projections side by side, before norm and rope
+};
+
+/// What a step gives.
+struct StepResult {
+  Matrix embedded;                 ///< residual before layer 0
+  std::vector<LayerResult> layers; ///< residual taps, router logits, ids, weights
+  Matrix logits;                   ///< [R, vocab]
+};
+
+/// Evaluates the module's `moe.step`. R is the number of rows of the step given, not the bucket of
+/// the module's types, so that a whole prompt can be one step. Rows that are dead compute nothing.
+class Evaluator {
+public:
+  /// Fails unless the module has exactly one moe.step. Module and weights must outlive the
+  /// evaluator.
+  static llvm::Expected<Evaluator>
+  create(mlir::ModuleOp module, const models::WeightSource &weights, EvaluatorOptions options = {});
+
+  int64_t numLayers() const { return int64_t(layerFunctions.size()); }
+
+  /// Empty caches, one per layer.
+  std::vector<KvStore> makeCaches() const;
+
+  /// A whole step; appends to the caches. `routingIn`: empty, or per layer the ids to replay, where
+  /// an empty list means that the layer chooses itself.
+  llvm::Expected<StepResult> step(const Step &step, std::vector<KvStore> &caches,
+                                  std::span<const ExpertIds> routingIn = {}) const;
+
+  /// Residual before layer 0.
+  llvm::Expected<Matrix> embed(const Step &step) const;
+
+  /// One layer from the residual before it, [R, H]; appends to its cache. `routingIn`: ids to
+  /// replay, or null.
+  llvm::Expected<LayerResult> layer(int64_t index, const Matrix &residual, KvStore &cache,
+                                    const Step &step, const ExpertIds *routingIn = nullptr) const;
+
+  /// The q, k, v projections of a layer from the residual before it: with `layer`, what crosses a
+  /// kernel boundary. Touches no cache.
+  llvm::Expected<Matrix> projections(int64_t index, const Matrix &residual, const Step &step) const;
+
+  /// Logits from the last layer's residual.
+  llvm::Expected<Matrix> head(const Matrix &residual, const Step &step) const;
+
+private:
+  Evaluator(const models::WeightSource &weights, EvaluatorOptions options)
+      : weights(&weights), options(options) {}
+
+  llvm::Expected<Context> contextOf(const Step &step, const Matrix *residual) const;
+
+  const models::WeightSource *weights;
+  EvaluatorOptions options;
+  mlir::FunctionOpInterface embedFunction, headFunction;
+  std::vector<mlir::FunctionOpInterface> layerFunctions;
+};
+
+} // namespace megalith::reference
+
+#endif // MEGALITH_MODELS_REFERENCE_EVALUATOR_H

@@ -1,0 +1,398 @@
+//===- interpreter.cpp - Walks one function of the moe graph --------------===//
+
+#include "models/reference/interpreter.h"
+
+#include "models/reference/attention.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+#include <map>
+
+using namespace mlir;
+
+namespace megalith::reference {
+
+using llvm::Error;
+using llvm::Expected;
+using models::TensorRole;
+
+Error Interpreter::run(FunctionOpInterface function, StringRef stopAfter) {
+  if (function.isExternal())
+    return opError(function, "the function has no body to evaluate");
+  Block &body = function.getFunctionBody().front();
+  for (Operation &op : body) {
+    if (op.hasTrait<OpTrait::IsTerminator>())
+      break;
+    if (Error error = visit(&op))
+      return error;
+    if (op.getName().getStringRef() == stopAfter)
+      return Error::success();
+  }
+  if (!stopAfter.empty())
+    return opError(function, "expected a " + stopAfter + " in this function, found none");
+  return Error::success();
+}
+
+Error Interpreter::visit(Operation *op) {
+  return llvm::TypeSwitch<Operation *, Error>(op)
+      .Case<moe::EmbedOp, moe::NormOp, moe::QkvProjOp, moe::QkNormOp, moe::RopeOp, moe::KvAppendOp,
+            moe::AttentionOp, moe::OutputGateOp, moe::LinearOp, moe::ResidualOp, moe::LmHeadOp,
+            moe::RouterOp, moe::TopKOp, moe::ExpertGateUpOp, moe::GluOp, moe::ExpertDownOp,
+            moe::ExpertNormOp, moe::CombineOp>([&](auto concrete) { return visit(concrete); })
+      .Default([](Operation *other) {
+        return opError(other, "not supported by the reference evaluator");
+      });
+}
+
+//===----------------------------------------------------------------------===//
+// Weights
+//===----------------------------------------------------------------------===//
+
+Expected<WeightView> Interpreter::open(Operation *op, FlatSymbolRefAttr ref, TensorRole role,
+                                       int64_t expert) {
+  moe::WeightOp weight = moe::lookupWeight(op, ref);
+  if (!weight)
+    return opError(op, "no weight @" + ref.getValue());
+  if (weight.getShardAttr())
+    return opError(weight, "sharded weights are not supported by the reference evaluator, which "
+                           "evaluates the graph before it is sharded");
+  Expected<Element> element = elementOf(weight, weight.getFormat());
+  if (!element)
+    return element.takeError();
+  models::TensorSpec spec{weight.getTensorName(layer, expert), {}, role};
+  // One tensor an expert: dimension 0 counts the tensors. Otherwise an expert is a part of rows.
+  const ArrayRef<int64_t> shape = weight.getShape();
+  const ArrayRef<int64_t> own = weight.isPerExpert() ? shape.drop_front() : shape;
+  spec.shape.assign(own.begin(), own.end());
+  Expected<std::unique_ptr<models::WeightTensor>> tensor = weights.open(spec);
+  if (!tensor)
+    return tensor.takeError();
+  opened.push_back(std::move(*tensor));
+  WeightView view{opened.back().get(), 0, spec.rows(), spec.columns(), *element};
+  if (!weight.isPerExpert() && shape.size() == 3) {
+    view.rows = shape[1];
+    view.firstRow = expert * shape[1];
+  }
+  return view;
+}
+
+Expected<std::vector<double>> Interpreter::vectorOf(Operation *op, FlatSymbolRefAttr ref,
+                                                    TensorRole role) {
+  if (!ref)
+    return std::vector<double>();
+  Expected<WeightView> view = open(op, ref, role);
+  if (!view)
+    return view.takeError();
+  return readVector(*view, context);
+}
+
+//===----------------------------------------------------------------------===//
+// What several operations share
+//===----------------------------------------------------------------------===//
+
+Error Interpreter::linearInto(Operation *op, Value result, Value input, FlatSymbolRefAttr weight,
+                              FlatSymbolRefAttr bias, const LinearRule &rule) {
+  Expected<WeightView> view = open(op, weight);
+  if (!view)
+    return view.takeError();
+  Expected<std::vector<double>> offsets = vectorOf(op, bias);
+  if (!offsets)
+    return offsets.takeError();
+  Expected<Element> element = elementOf(op, result.getType());
+  if (!element)
+    return element.takeError();
+  define(result, linear(matrixOf(input), *view, *offsets, rule, *element, context));
+  return Error::success();
+}
+
+Error Interpreter::expertsInto(Operation *op, Value result, Value input, Value ids,
+                               FlatSymbolRefAttr weight, FlatSymbolRefAttr bias) {
+  Expected<Element> element = elementOf(op, result.getType());
+  if (!element)
+    return element.takeError();
+  const ExpertIds &experts = idsOf.find(ids)->second;
+  moe::WeightOp symbol = moe::lookupWeight(op, weight);
+  if (!symbol)
+    return opError(op, "no weight @" + weight.getValue());
+  const int64_t count = symbol.getShape().front();
+  // Opened first, so that what can fail does so before anything is computed.
+  std::map<int32_t, WeightView> views;
+  std::map<int32_t, std::vector<double>> biases;
+  for (int32_t expert : experts) {
+    if (expert < 0 || views.count(expert))
+      continue;
+    if (expert >= count)
+      return opError(op, "expert " + Twine(expert) + " was routed to, the model has " +
+                             Twine(count) + " experts");
+    Expected<WeightView> view = open(op, weight, TensorRole::Matrix, expert);
+    if (!view)
+      return view.takeError();
+    views[expert] = *view;
+    if (!bias)
+      continue;
+    Expected<WeightView> offsets = open(op, bias, TensorRole::Matrix, expert);
+    if (!offsets)
+      return offsets.takeError();
+    // Of a tensor [E, n], row `expert`; of one tensor an expert, its only row.
+    if (offsets->rows > 1)
+      offsets->firstRow = expert;
+    biases[expert] = readVector(*offsets, context);
+  }
+  std::function<std::vector<double>(int32_t)> biasOf;
+  if (bias)
+    biasOf = [&](int32_t expert) { return biases[expert]; };
+  const int64_t k = cast<RankedTensorType>(ids.getType()).getDimSize(1);
+  const int64_t outputs = cast<RankedTensorType>(result.getType()).getDimSize(1);
+  define(result, expertLinear(
+                     matrixOf(input), experts, k, outputs,
+                     [&](int32_t expert) { return views[expert]; }, biasOf, *element, context));
+  return Error::success();
+}
+
+Error Interpreter::normInto(Operation *op, Value result, Value input, NormRule rule,
+                            FlatSymbolRefAttr weight, FlatSymbolRefAttr bias,
+                            bool ofQueriesAndKeys) {
+  plant(fault, rule, ofQueriesAndKeys);
+  Expected<std::vector<double>> gains =
+      vectorOf(op, weight, rule.onePlus ? TensorRole::CentredGain : TensorRole::Gain);
+  if (!gains)
+    return gains.takeError();
+  Expected<std::vector<double>> offsets = vectorOf(op, bias);
+  if (!offsets)
+    return offsets.takeError();
+  Expected<Element> element = elementOf(op, result.getType());
+  if (!element)
+    return element.takeError();
+  define(result, norm(matrixOf(input), rule, *gains, *offsets, *element, context));
+  return Error::success();
+}
+
+/// Channels of a row.
+static int64_t widthOf(Value value) {
+  return cast<RankedTensorType>(value.getType()).getDimSize(1);
+}
+
+//===----------------------------------------------------------------------===//
+// The dense half
+//===----------------------------------------------------------------------===//
+
+Error Interpreter::visit(moe::EmbedOp op) {
+  Expected<WeightView> table = open(op, op.getWeightAttr());
+  if (!table)
+    return table.takeError();
+  Expected<Element> element = elementOf(op, op.getType());
+  if (!element)
+    return element.takeError();
+  for (const Row &row : context.step->rows)
+    if (row.live && (row.token < 0 || row.token >= table->rows))
+      return opError(op, "token " + Twine(row.token) + " is not in the vocabulary of " +
+                             Twine(table->rows));
+  define(op.getResult(), embed(*table, op.getMultiplier(), *element, context));
+  return Error::success();
+}
+
+Error Interpreter::visit(moe::NormOp op) {
+  return normInto(op, op.getResult(), op.getInput(), ruleOf(op, widthOf(op.getInput())),
+                  op.getWeightAttr(), op.getBiasAttr(), /*ofQueriesAndKeys=*/false);
+}
+
+Error Interpreter::visit(moe::QkvProjOp op) {
+  LinearRule rule;
+  if (auto clip = op.getClip())
+    rule.clip = *clip;
+  struct Part {
+    Value result;
+    FlatSymbolRefAttr weight, bias;
+  };
+  const Part parts[] = {{op.getQ(), op.getQWeightAttr(), op.getQBiasAttr()},
+                        {op.getK(), op.getKWeightAttr(), op.getKBiasAttr()},
+                        {op.getV(), op.getVWeightAttr(), op.getVBiasAttr()}};
+  int64_t width = 0, first = 0;
+  for (const Part &part : parts) {
+    if (Error error = linearInto(op, part.result, op.getInput(), part.weight, part.bias, rule))
+      return error;
+    width += widthOf(part.result);
+  }
+  qkv = Matrix(context.rows(), width);
+  for (const Part &part : parts) {
+    const Matrix &matrix = matrixOf(part.result);
+    for (int64_t r = 0; r < qkv.rows; ++r)
+      llvm::copy(matrix.row(r), qkv.row(r).begin() + first);
+    first += matrix.columns;
+  }
+  return Error::success();
+}
+
+Error Interpreter::visit(moe::QkNormOp op) {
+  if (Error error = normInto(op, op.getQOut(), op.getQ(), ruleOf(op, widthOf(op.getQ())),
+                             op.getQWeightAttr(), {}, /*ofQueriesAndKeys=*/true))
+    return error;
+  return normInto(op, op.getKOut(), op.getK(), ruleOf(op, widthOf(op.getK())), op.getKWeightAttr(),
+                  {}, /*ofQueriesAndKeys=*/true);
+}
+
+Error Interpreter::visit(moe::RopeOp op) {
+  Expected<RopeRule> rule = ruleOf(op);
+  if (!rule)
+    return rule.takeError();
+  plant(fault, *rule);
+  for (auto [from, to] : {std::pair(op.getQ(), op.getQOut()), {op.getK(), op.getKOut()}}) {
+    Expected<Element> element = elementOf(op, to.getType());
+    if (!element)
+      return element.takeError();
+    define(to, rope(matrixOf(from), *rule, *element, context));
+  }
+  return Error::success();
+}
+
+Error Interpreter::visit(moe::KvAppendOp op) {
+  auto type = cast<moe::KVType>(op.getKv().getType());
+  if (!cache || cache->heads != type.getHeads() || cache->headDim != type.getHeadDim())
+    return opError(op, "expected a cache of " + Twine(type.getHeads()) + " heads of " +
+                           Twine(type.getHeadDim()) + " channels");
+  Expected<Element> element = elementOf(op, type.getElement());
+  if (!element)
+    return element.takeError();
+  for (const Row &row : context.step->rows)
+    if (row.live && row.position >= type.getPositions())
+      return opError(op, "position " + Twine(row.position) + " lies beyond the cache's " +
+                             Twine(type.getPositions()) + " positions");
+  for (const auto &[index, sequence] : llvm::enumerate(context.step->sequences))
+    if (cache->positions(int64_t(index)) < sequence.start)
+      return opError(op, "sequence " + Twine(index) + " starts at position " +
+                             Twine(sequence.start) + ", its cache holds " +
+                             Twine(cache->positions(int64_t(index))));
+  appendKv(*cache, matrixOf(op.getK()), matrixOf(op.getV()), *element, context);
+  return Error::success();
+}
+
+Error Interpreter::visit(moe::AttentionOp op) {
+  AttentionRule rule = ruleOf(op);
+  plant(fault, rule);
+  Expected<std::vector<double>> sinks = vectorOf(op, op.getSinksAttr());
+  if (!sinks)
+    return sinks.takeError();
+  Expected<Element> element = elementOf(op, op.getType());
+  if (!element)
+    return element.takeError();
+  define(op.getResult(), attention(matrixOf(op.getQ()), *cache, rule, *sinks, *element, context));
+  return Error::success();
+}
+
+Error Interpreter::visit(moe::OutputGateOp op) {
+  Expected<Element> element = elementOf(op, op.getType());
+  if (!element)
+    return element.takeError();
+  define(op.getResult(),
+         outputGate(matrixOf(op.getInput()), matrixOf(op.getGate()), *element, context));
+  return Error::success();
+}
+
+Error Interpreter::visit(moe::LinearOp op) {
+  return linearInto(op, op.getResult(), op.getInput(), op.getWeightAttr(), op.getBiasAttr(), {});
+}
+
+Error Interpreter::visit(moe::ResidualOp op) {
+  ResidualRule rule = ruleOf(op);
+  plant(fault, rule);
+  Expected<std::vector<double>> gate = vectorOf(op, op.getGateAttr());
+  if (!gate)
+    return gate.takeError();
+  Expected<Element> element = elementOf(op, op.getType());
+  if (!element)
+    return element.takeError();
+  SmallVector<const Matrix *> branches;
+  for (Value branch : op.getBranches())
+    branches.push_back(&matrixOf(branch));
+  define(op.getResult(), residual(matrixOf(op.getStream()), {branches.data(), branches.size()},
+                                  rule, *gate, *element, context));
+  return Error::success();
+}
+
+Error Interpreter::visit(moe::LmHeadOp op) {
+  Expected<WeightView> view = open(op, op.getWeightAttr());
+  if (!view)
+    return view.takeError();
+  Expected<std::vector<double>> bias = vectorOf(op, op.getBiasAttr());
+  if (!bias)
+    return bias.takeError();
+  define(op.getResult(), head(matrixOf(op.getInput()), *view, *bias, ruleOf(op), context));
+  return Error::success();
+}
+
+//===----------------------------------------------------------------------===//
+// Routing and the experts
+//===----------------------------------------------------------------------===//
+
+Error Interpreter::visit(moe::RouterOp op) {
+  return linearInto(op, op.getLogits(), op.getInput(), op.getWeightAttr(), op.getBiasAttr(),
+                    {0, op.getMultiplier()});
+}
+
+Error Interpreter::visit(moe::TopKOp op) {
+  Expected<TopKRule> rule = ruleOf(op);
+  if (!rule)
+    return rule.takeError();
+  plant(fault, *rule);
+  Expected<std::vector<double>> bias = vectorOf(op, op.getSelectionBiasAttr());
+  if (!bias)
+    return bias.takeError();
+  const Matrix &logits = matrixOf(op.getLogits());
+  if (routingIn) {
+    if (int64_t(routingIn->size()) != logits.rows * rule->k)
+      return opError(op, "expected " + Twine(logits.rows * rule->k) + " replayed ids, got " +
+                             Twine(routingIn->size()));
+    for (int64_t p = 0; p < int64_t(routingIn->size()); ++p) {
+      const int32_t id = (*routingIn)[size_t(p)];
+      if (context.live(p / rule->k) && (id < 0 || id >= logits.columns))
+        return opError(op, "replayed id " + Twine(id) + " of row " + Twine(p / rule->k) +
+                               " is not one of " + Twine(logits.columns) + " experts");
+    }
+  }
+  routing = topK(logits, *rule, *bias, routingIn, context);
+  idsOf[op.getIds()] = routing->ids;
+  define(op.getWeights(), routing->weights);
+  return Error::success();
+}
+
+Error Interpreter::visit(moe::ExpertGateUpOp op) {
+  if (Error error = expertsInto(op, op.getGate(), op.getInput(), op.getIds(),
+                                op.getGateWeightAttr(), op.getGateBiasAttr()))
+    return error;
+  return expertsInto(op, op.getUp(), op.getInput(), op.getIds(), op.getUpWeightAttr(),
+                     op.getUpBiasAttr());
+}
+
+Error Interpreter::visit(moe::GluOp op) {
+  GluRule rule = ruleOf(op);
+  plant(fault, rule);
+  Expected<Element> element = elementOf(op, op.getType());
+  if (!element)
+    return element.takeError();
+  define(op.getResult(),
+         glu(matrixOf(op.getGate()), matrixOf(op.getUp()), rule, *element, context));
+  return Error::success();
+}
+
+Error Interpreter::visit(moe::ExpertDownOp op) {
+  return expertsInto(op, op.getResult(), op.getInput(), op.getIds(), op.getWeightAttr(),
+                     op.getBiasAttr());
+}
+
+Error Interpreter::visit(moe::ExpertNormOp op) {
+  return normInto(op, op.getResult(), op.getInput(), ruleOf(op, widthOf(op.getInput())),
+                  op.getWeightAttr(), {}, /*ofQueriesAndKeys=*/false);
+}
+
+Error Interpreter::visit(moe::CombineOp op) {
+  CombineRule rule;
+  plant(fault, rule);
+  Expected<Element> element = elementOf(op, op.getType());
+  if (!element)
+    return element.takeError();
+  define(op.getResult(),
+         combine(matrixOf(op.getWeights()), matrixOf(op.getInput()), rule, *element, context));
+  return Error::success();
+}
+
+} // namespace megalith::reference
