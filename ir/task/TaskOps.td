@@ -85,12 +85,15 @@ def BufferOp : Task_DeclOp<"buffer"> {
     `guard` names the mbarrier edge that hands a shared-memory buffer from its source role to its waiting roles.
     The source fills it before signal number u; a waiting role reads that filling after wait number u. Copy
     u % slots is meant. A buffer of one role needs no guard.
+
+    `type` is the C++ type of a shared buffer in emitted source, with `$offset`, `$rows`, `$cols` and `$slots`
+    for its own numbers (`"Part<$offset, $slots>"`). Absent: `Rows` for bf16, `WordRows` for 4-byte elements.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, DenseI64ArrayAttr:$shape, TypeAttr:$element,
                        Task_SpaceAttr:$space, Task_MutabilityAttr:$mutability, OptionalAttr<Task_Int>:$slot,
                        OptionalAttr<Task_Int>:$row_bytes, DefaultValuedAttr<Task_Int, "1">:$slots,
                        OptionalAttr<Task_Int>:$offset, OptionalAttr<StrAttr>:$alias, UnitAttr:$crossing,
-                       OptionalAttr<FlatSymbolRefAttr>:$guard);
+                       OptionalAttr<FlatSymbolRefAttr>:$guard, OptionalAttr<StrAttr>:$type);
   let assemblyFormat = "$sym_name $shape $element $space $mutability attr-dict";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
@@ -185,8 +188,8 @@ def StageOp : Task_Op<"stage", [Symbol, HasParent<"KernelOp">, NoTerminator, Sin
   let description = [{
     `tiles` is the tile space's size; `sms` the number of SMs that take part ([0, sms)); `assign` maps a tile to
     (SM, order on that SM). `reads` and `writes` are access maps over the tile's index. `config` holds the
-    compile-time numbers of the device functions (their documented members), printed as the stage's struct.
-    `source` is the moe op it came from.
+    compile-time numbers of the device functions (their documented members), printed as the stage's struct:
+    codegen/README.md says which keys and how. `source` is the moe op it came from.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Task_StageKindAttr:$kind, OptionalAttr<Task_Int>:$tiles,
                        OptionalAttr<Task_Int>:$sms, OptionalAttr<AffineMapAttr>:$assign,
@@ -232,13 +235,18 @@ class Task_EdgeStepOp<string mnemonic> : Task_StepOp<mnemonic> {
   let hasVerifier = 1;
 }
 
-def WaitOp : Task_EdgeStepOp<"wait"> {
+// `result` is the C++ declaration of what the call returns ("const int slot"), for later steps' args.
+class Task_SlotStepOp<string mnemonic> : Task_EdgeStepOp<mnemonic> {
+  let arguments = (ins FlatSymbolRefAttr:$edge, OptionalAttr<StrAttr>:$result);
+}
+
+def WaitOp : Task_SlotStepOp<"wait"> {
   let summary = "wait for the edge's next use (mbarrier, bytes)";
 }
 def SignalOp : Task_EdgeStepOp<"signal"> {
   let summary = "arrive on the edge's next use, once per warp of the role (mbarrier)";
 }
-def AcquireOp : Task_EdgeStepOp<"acquire"> {
+def AcquireOp : Task_SlotStepOp<"acquire"> {
   let summary = "take a slot: wait on a credit edge";
 }
 def ReleaseOp : Task_EdgeStepOp<"release"> {
@@ -269,10 +277,11 @@ def ComputeOp : Task_StepOp<"compute"> {
   let summary = "a device function of one role; touches exactly what it lists";
   let description = [{
     `reads` and `writes` list every buffer it touches; a write to an exchange publishes words. `ring_slot`, when
-    present, names the ring whose slot of the role's latest wait it reads. Registers are not listed.
+    present, names the ring whose slot of the role's latest wait it reads. Registers are not listed. `result`
+    is the C++ declaration of what the call returns ("const Fragment sum").
   }];
   let arguments = (ins StrAttr:$callee, StrArrayAttr:$args, AccessArrayAttr:$reads, AccessArrayAttr:$writes,
-                       OptionalAttr<FlatSymbolRefAttr>:$ring);
+                       OptionalAttr<FlatSymbolRefAttr>:$ring, OptionalAttr<StrAttr>:$result);
   let assemblyFormat = "$callee $args `reads` custom<Accesses>($reads) `writes` custom<Accesses>($writes) (`ring` $ring^)? attr-dict";
   let hasVerifier = 1;
 }
