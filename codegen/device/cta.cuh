@@ -1,0 +1,113 @@
+// One thread's view of its CTA: who it is, which launch this is, and how far its role has come on
+// every edge. Each role owns a private copy, so the cursors are registers, never shared state.
+#pragma once
+
+#include "codegen/device/platform.cuh"
+
+/// Before a loop: unroll it N times (N a literal), so that small arrays stay in registers.
+#if defined(__CUDACC__)
+#define MEGALITH_UNROLL(N) MEGALITH_PRAGMA(unroll N)
+#else
+#define MEGALITH_UNROLL(N) MEGALITH_PRAGMA(GCC unroll N)
+#endif
+#define MEGALITH_PRAGMA(TEXT) _Pragma(#TEXT)
+
+namespace megalith {
+
+/// The four roles of a CTA's 11 warps, in warp order: 1 producer, 1 poller, 8 consumers, 1
+/// epilogue.
+enum class Role : int { producer, poller, consumer, epilogue };
+
+inline constexpr int kConsumerWarps = 8;
+/// Hardware barrier of the consumer warps; 0 is the whole CTA's.
+inline constexpr int kConsumerBarrier = 1;
+
+/// `Config`, emitted with the kernel, supplies
+///   kSms    CTAs of the launch, one per SM;
+///   kRows   rows bucket R, in {1, 2, 4, 8};
+///   kEdges  number of edges of the plan (edge ids are 0 .. kEdges-1).
+template <class Config_> struct Cta {
+  using Config = Config_;
+
+  const LaunchArgs &args;
+  unsigned char *smem; // the CTA's shared arena; every kOffset below is in bytes from here
+  int sm;
+  int warp; // 0..10, order of `Role`
+  int lane; // 0..31
+  Role role;
+  int role_warp; // index within the role: 0..7 for consumers, else 0
+  uint64_t n;    // launch number
+  uint32_t live; // bit r: row r belongs to a sequence in this step
+  uint32_t at[Config::kEdges] =
+      {}; // uses so far, by edge id; constant indices keep it in registers
+
+  MEGALITH_DEVICE explicit Cta(const LaunchArgs &launch_args)
+      : args(launch_args), smem(platform::smem()), sm(platform::sm()), warp(platform::warp()),
+        lane(platform::lane()) {
+    const int consumer = warp - 2;
+    role = warp == 0                   ? Role::producer
+           : warp == 1                 ? Role::poller
+           : consumer < kConsumerWarps ? Role::consumer
+                                       : Role::epilogue;
+    role_warp = role == Role::consumer ? consumer : 0;
+    const StepDescriptor *step = args.step;
+    n = platform::ld_global<uint64_t>(&step->launch_base) + args.launch_in_step;
+    const bool in_bucket = lane < Config::kRows;
+    const int32_t live_rows = platform::ld_global<int32_t>(&step->live_rows);
+    const int32_t sequence = in_bucket ? platform::ld_global<int32_t>(&step->row_seq[lane]) : -1;
+    live = platform::ballot(lane < live_rows && sequence >= 0);
+  }
+
+  /// A dead row has no token, no keys and no experts; exchanges carry zeros for it.
+  MEGALITH_DEVICE bool is_live(int row) const { return (live >> row) & 1; }
+};
+
+/// Typed pointer into the arena.
+template <class T, class Cta> MEGALITH_DEVICE T *shared_at(const Cta &cta, uint32_t offset) {
+  return reinterpret_cast<T *>(cta.smem + offset);
+}
+
+/// Meeting point of the 8 consumer warps; the only barrier a device header may own.
+MEGALITH_DEVICE void consumer_sync() {
+  platform::named_barrier(kConsumerBarrier, 32 * kConsumerWarps);
+}
+
+/// Launch n-1 is complete and all it wrote is visible. Before a role's first store to an exchange,
+/// page or output, and before its first poll of words written in this launch.
+MEGALITH_DEVICE void launch_wait() {
+  platform::launch_wait();
+}
+
+/// Lets the CTAs of launch n+1 start. After the poller's `launch_wait` and re-arming: from then on
+/// n-1 is over, so no more than two launches ever overlap.
+MEGALITH_DEVICE void launch_dependents() {
+  platform::launch_dependents();
+}
+
+/// Counts the time since the first fruitless look; a wait that has lost patience fails.
+struct Patience {
+  uint64_t since = 0;
+
+  /// True once args.deadline_ns (0: never) have passed since the first call.
+  template <class Cta> MEGALITH_DEVICE bool lost(const Cta &cta) {
+    const uint64_t now = platform::now_ns();
+    if (since == 0)
+      since = now;
+    return cta.args.deadline_ns != 0 && now - since > cta.args.deadline_ns;
+  }
+};
+
+/// Test hook (kLaunchDelays): every SM starts up to 2^16 ns late, by a hash of (delay_seed, launch,
+/// sm), so that repeated launches meet in different orders.
+template <class Cta> MEGALITH_DEVICE void start_delay(const Cta &cta) {
+  if (!(cta.args.flags & kLaunchDelays))
+    return;
+  uint64_t x = cta.args.delay_seed + 0x9E3779B97F4A7C15ull * (cta.n * 1024 + cta.sm + 1);
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+  const uint64_t until = platform::now_ns() + (x >> 48);
+  while (platform::now_ns() < until)
+    ;
+}
+
+} // namespace megalith

@@ -1,0 +1,115 @@
+// Edges inside a CTA: one mbarrier per slot, counted uses, deadlines that name the edge.
+//
+// Every wait, signal, acquire and release of a kernel is one of these calls in its emitted source;
+// no other device header synchronises roles. The k-th use of an edge with S slots is phase k / S of
+// barrier k % S; both ends count uses for themselves, in cta.at[id].
+#pragma once
+
+#include "codegen/device/cta.cuh"
+#include "codegen/device/ring.cuh"
+
+namespace megalith {
+
+/// Base of an emitted edge, which adds its name for the marks in the PTX:
+///   struct w_full : MbarrierEdge<0, 1024, 4, 1> {
+///     static constexpr char kName[] = "w_full";
+///   };
+/// Id       edge id of the plan, also the id a missed deadline reports
+/// Offset   of `Slots` barriers of 8 B in the arena
+/// Arrivals per use: signalling warps, or 1 for an edge that bulk copies complete
+template <int Id, uint32_t Offset, int Slots, int Arrivals> struct MbarrierEdge {
+  static constexpr int kId = Id;
+  static constexpr uint32_t kOffset = Offset;
+  static constexpr int kSlots = Slots, kArrivals = Arrivals;
+  static_assert(Offset % 8 == 0, "an mbarrier is 8 B aligned");
+
+  template <class Cta> static MEGALITH_DEVICE uint64_t *barrier(const Cta &cta, int slot) {
+    return shared_at<uint64_t>(cta, kOffset + 8 * slot);
+  }
+};
+
+/// Start of the kernel body, all threads: makes the barriers of all edges usable by every role.
+template <class... Edges, class Cta> MEGALITH_DEVICE void setup(const Cta &cta) {
+  if (cta.warp == 0 && cta.lane == 0) {
+    const auto init = [&]<class E>() {
+      for (int slot = 0; slot < E::kSlots; ++slot)
+        platform::mbarrier_init(E::barrier(cta, slot), E::kArrivals);
+    };
+    (init.template operator()<Edges>(), ...);
+    platform::fence_mbarrier_init();
+  }
+  platform::cta_sync();
+}
+
+/// Blocks until phase `parity` of the slot's barrier is over. All lanes look for themselves, so
+/// each of them may read what a bulk copy brought.
+template <class E, class Cta>
+MEGALITH_DEVICE void await_phase(const Cta &cta, int slot, uint32_t parity, uint32_t use) {
+  uint64_t *barrier = E::barrier(cta, slot);
+  if (platform::mbarrier_try_wait(barrier, parity))
+    return;
+  Patience patience;
+  while (!platform::mbarrier_try_wait(barrier, parity))
+    if (patience.lost(cta))
+      platform::fail(cta.args.fault, E::kId, use + 1, use, cta.n);
+}
+
+/// Waits for the next use of E to be signalled and returns its slot. Whole warp.
+template <class E, class Cta> MEGALITH_DEVICE int wait(Cta &cta) {
+  const uint32_t use = cta.at[E::kId]++;
+  const int slot = use % E::kSlots;
+  platform::mark<platform::verb::Wait, E>();
+  await_phase<E>(cta, slot, (use / E::kSlots) & 1, use);
+  platform::mark_end();
+  return slot;
+}
+
+/// Signals the next use of E. Whole warp; all that its lanes did before is visible to the waiter.
+template <class E, class Cta> MEGALITH_DEVICE void signal(Cta &cta) {
+  const uint32_t use = cta.at[E::kId]++;
+  platform::mark<platform::verb::Signal, E>();
+  platform::warp_sync();
+  if (cta.lane == 0)
+    platform::mbarrier_arrive(E::barrier(cta, use % E::kSlots));
+  platform::mark_end();
+}
+
+/// Waits until the next slot guarded by the free edge E may be overwritten, and returns it. The
+/// first kSlots uses pass at once: a fresh barrier counts as having completed the phase before.
+template <class E, class Cta> MEGALITH_DEVICE int acquire(Cta &cta) {
+  const uint32_t use = cta.at[E::kId]++;
+  const int slot = use % E::kSlots;
+  platform::mark<platform::verb::Acquire, E>();
+  await_phase<E>(cta, slot, ((use / E::kSlots) & 1) ^ 1, use);
+  platform::mark_end();
+  return slot;
+}
+
+/// Gives back the oldest slot this warp still holds of the free edge E. Whole warp.
+template <class E, class Cta> MEGALITH_DEVICE void release(Cta &cta) {
+  const uint32_t use = cta.at[E::kId]++;
+  platform::mark<platform::verb::Release, E>();
+  platform::warp_sync();
+  if (cta.lane == 0)
+    platform::mbarrier_arrive(E::barrier(cta, use % E::kSlots));
+  platform::mark_end();
+}
+
+/// Starts a bulk copy of `bytes` (a multiple of 16, at most the slot) from 16 B aligned global
+/// memory into the next slot of R; the arrival of the last byte signals Full. The slot must have
+/// been acquired.
+template <class Full, class R, class Cta>
+MEGALITH_DEVICE void copy_bulk(Cta &cta, const void *source, uint32_t bytes) {
+  static_assert(Full::kSlots == R::kSlots && Full::kArrivals == 1);
+  const uint32_t use = cta.at[Full::kId]++;
+  const int slot = use % Full::kSlots;
+  platform::mark<platform::verb::Copy, Full>();
+  if (cta.lane == 0) {
+    uint64_t *barrier = Full::barrier(cta, slot);
+    platform::mbarrier_arrive_expect_tx(barrier, bytes);
+    platform::cp_async_bulk(R::slot(cta, slot), source, bytes, barrier);
+  }
+  platform::mark_end();
+}
+
+} // namespace megalith

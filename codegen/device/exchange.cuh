@@ -1,0 +1,242 @@
+// Exchanges between SMs through global memory: self-validating words and epoch words.
+//
+// Words: a b32 is its own arrival; 0xFFFFFFFF means "not yet", and no store writes it because every
+// store canonicalises its NaNs. Two sets serve an exchange read in the launch that writes it; three
+// one that the next launch reads too, for that launch may still poll while this one re-arms.
+// Epoch words: a b128 carries three fp32 and the launch it belongs to, so it needs no re-arming.
+#pragma once
+
+#include "codegen/device/cta.cuh"
+#include "codegen/device/rows.cuh"
+
+namespace megalith {
+
+inline constexpr uint32_t kEmptyWord = 0xFFFFFFFFu;
+
+/// Words `[Sets][Count][Width]` in buffer slot `Buffer`: Count rows of Width b32. A bf16 word holds
+/// channels (2i, 2i+1), the lower in the low half; an fp32 word one value.
+template <int Buffer, int Count, int Width, int Sets> struct Words {
+  static constexpr int kBuffer = Buffer, kCount = Count, kWidth = Width, kSets = Sets;
+  static constexpr uint32_t kSetWords = Count * Width;
+  static_assert(Sets == 2 || Sets == 3, "2: in-launch; 3: crossing into the next launch");
+};
+
+/// Base of an emitted edge over the words of X:
+///   struct h_words : WordsEdge<2, h> { static constexpr char kName[] = "h_words"; };
+/// Age 0: this launch's words; Age 1: those of the launch before (crossing exchanges).
+template <int Id, class X, int Age = 0> struct WordsEdge {
+  using Exchange = X;
+  static constexpr int kId = Id, kAge = Age;
+  static_assert(Age == 0 || (Age == 1 && X::kSets == 3), "only crossing words live two launches");
+};
+
+/// The set that launch n - age writes.
+template <class X, class Cta> MEGALITH_DEVICE uint32_t *set_of(const Cta &cta, uint32_t age) {
+  const uint32_t set = static_cast<uint32_t>((cta.n + 3 * X::kSets - age) % X::kSets);
+  return static_cast<uint32_t *>(cta.args.buffer[X::kBuffer]) + set * X::kSetWords;
+}
+
+/// Poller, after launch_wait: empties this SM's share of the set that launch n+1 writes. Everyone
+/// who reads that set's old words is done: launch n-1 for two sets, n-2 and n-1 for three.
+template <class X, class Cta> MEGALITH_DEVICE void rearm(const Cta &cta) {
+  constexpr uint32_t kSms = Cta::Config::kSms;
+  constexpr uint32_t kShare = ((X::kSetWords + kSms - 1) / kSms + 7) / 8 * 8; // whole sectors
+  uint32_t *set = set_of<X>(cta, X::kSets - 1);
+  const uint32_t first = kShare * cta.sm;
+  const uint32_t end = first + kShare < X::kSetWords ? first + kShare : X::kSetWords;
+  for (uint32_t i = first + cta.lane; i < end; i += 32)
+    platform::st_relaxed<platform::Scope::gpu, uint32_t>(set + i, kEmptyWord);
+}
+
+namespace detail {
+MEGALITH_DEVICE uint32_t canonical16(uint32_t bits) {
+  return (bits & 0x7FFFu) > 0x7F80u ? 0x7FC0u : bits;
+}
+} // namespace detail
+
+/// Two bf16 in a word, channel 2i in the low half, with every NaN as 0x7FC0.
+MEGALITH_DEVICE uint32_t canonical_pair(uint32_t pair) {
+  return detail::canonical16(pair & 0xFFFFu) | detail::canonical16(pair >> 16) << 16;
+}
+
+/// Word of channels (2i, 2i+1), rounded to bf16.
+MEGALITH_DEVICE uint32_t pair_word(float low, float high) {
+  return canonical_pair(r16x2(low, high));
+}
+
+/// Word of an fp32 value, NaN as 0x7FC00000.
+MEGALITH_DEVICE uint32_t float_word(float value) {
+  return value != value ? 0x7FC00000u : float_to_bits(value);
+}
+
+/// Stores one word of this launch's set. One lane; `value` comes from pair_word or float_word.
+template <class E, class Cta>
+MEGALITH_DEVICE void publish(const Cta &cta, int row, int word, uint32_t value) {
+  static_assert(E::kAge == 0, "a launch writes its own set");
+  using X = typename E::Exchange;
+  platform::st_relaxed<platform::Scope::gpu, uint32_t>(set_of<X>(cta, 0) + row * X::kWidth + word,
+                                                       value);
+}
+
+/// One lane waits for one word of E.
+template <class E, class Cta>
+MEGALITH_DEVICE uint32_t poll_word(const Cta &cta, int row, int word) {
+  using X = typename E::Exchange;
+  const uint32_t *source = set_of<X>(cta, E::kAge) + row * X::kWidth + word;
+  uint32_t value = platform::ld_relaxed<platform::Scope::gpu, uint32_t>(source);
+  Patience patience;
+  while (value == kEmptyWord) {
+    if (patience.lost(cta))
+      platform::fail(cta.args.fault, E::kId, row * X::kWidth + word, value, cta.n);
+    platform::poll_pause(source);
+    value = platform::ld_relaxed<platform::Scope::gpu, uint32_t>(source);
+  }
+  return value;
+}
+
+namespace detail {
+
+MEGALITH_DEVICE bool arrived(const u32x4 &v) {
+  return v.x != kEmptyWord && v.y != kEmptyWord && v.z != kEmptyWord && v.w != kEmptyWord;
+}
+
+inline constexpr int kPollsInFlight = 4; // loads a lane issues before it looks at the first
+
+} // namespace detail
+
+/// One warp copies `rows` rows of `4 * vectors` words from E's set, starting at word (first_row,
+/// first_word), to shared memory at `target`, rows `pitch` bytes apart, as they arrive; a sweep
+/// reads only what is missing. Needs X::kWidth and first_word to be multiples of 4.
+template <class E, class Cta>
+MEGALITH_DEVICE void poll_block(const Cta &cta, int first_row, int rows, int first_word,
+                                int vectors, unsigned char *target, uint32_t pitch) {
+  using X = typename E::Exchange;
+  static_assert(X::kWidth % 4 == 0, "rows of words are read as v4");
+  constexpr int kLoads = detail::kPollsInFlight, kGroups = 32 / kLoads;
+  constexpr uint32_t kGroupMask = (1u << kLoads) - 1;
+  const uint32_t *source = set_of<X>(cta, E::kAge) + first_row * X::kWidth + first_word;
+  const int total = rows * vectors;
+  platform::mark<platform::verb::Poll, E>();
+  // 32 vectors a lane at a time: bit u of `missing` is vector window + 32 * u + lane.
+  for (int window = 0; window < total; window += 32 * 32) {
+    const int mine = (total - window - cta.lane + 31) / 32;
+    uint32_t missing = mine >= 32 ? 0xFFFFFFFFu : mine > 0 ? (1u << mine) - 1 : 0;
+    Patience patience;
+    while (true) {
+      for (int group = 0; group < kGroups; ++group) {
+        const uint32_t wanted = (missing >> (kLoads * group)) & kGroupMask;
+        if (!platform::any_sync(wanted != 0))
+          continue;
+        u32x4 v[kLoads];
+        const int base = window + 32 * kLoads * group + cta.lane;
+        MEGALITH_UNROLL(kLoads)
+        for (int u = 0; u < kLoads; ++u)
+          if ((wanted >> u) & 1) {
+            const int i = base + 32 * u;
+            v[u] = platform::ld_relaxed_v4<platform::Scope::gpu>(
+                source + (i / vectors) * X::kWidth + 4 * (i % vectors));
+          }
+        MEGALITH_UNROLL(kLoads)
+        for (int u = 0; u < kLoads; ++u)
+          if ((wanted >> u) & 1 && detail::arrived(v[u])) {
+            const int i = base + 32 * u;
+            platform::st_shared(target + (i / vectors) * pitch + 16 * (i % vectors), v[u]);
+            missing &= ~(1u << (kLoads * group + u));
+          }
+      }
+      if (!platform::any_sync(missing != 0))
+        break;
+      if (missing != 0) {
+        int u = 0;
+        while (!((missing >> u) & 1))
+          ++u;
+        const int i = window + 32 * u + cta.lane;
+        const uint32_t *word = source + (i / vectors) * X::kWidth + 4 * (i % vectors);
+        if (patience.lost(cta))
+          platform::fail(cta.args.fault, E::kId, word - set_of<X>(cta, E::kAge), kEmptyWord, cta.n);
+        platform::poll_pause(word);
+      }
+    }
+  }
+  platform::mark_end();
+}
+
+/// The poller copies all rows of E to `Target` (Rows, or WordRows) as they arrive.
+template <class E, class Target, class Cta> MEGALITH_DEVICE void poll_rows(const Cta &cta) {
+  using X = typename E::Exchange;
+  static_assert(X::kCount <= Target::kCount);
+  poll_block<E>(cta, 0, X::kCount, 0, X::kWidth / 4, cta.smem + Target::kOffset, Target::kStride);
+}
+
+/// The poller copies E's rows of pairs, TopK to each live row, to the same rows of `Target`. Dead
+/// rows have no pairs, so nobody writes theirs.
+template <class E, class Target, int TopK, class Cta>
+MEGALITH_DEVICE void poll_pairs(const Cta &cta) {
+  using X = typename E::Exchange;
+  static_assert(X::kCount == Cta::Config::kRows * TopK && X::kCount <= Target::kCount);
+  for (int row = 0; row < Cta::Config::kRows; ++row)
+    if (cta.is_live(row))
+      poll_block<E>(cta, row * TopK, TopK, 0, X::kWidth / 4,
+                    cta.smem + Target::kOffset + row * TopK * Target::kStride, Target::kStride);
+}
+
+/// Epoch words `[Count]` of b128 in buffer slot `Buffer`; one set, never re-armed.
+template <int Buffer, int Count> struct Epochs {
+  static constexpr int kBuffer = Buffer, kCount = Count;
+};
+
+/// Base of an emitted edge over epoch words, as `WordsEdge`.
+template <int Id, class X> struct EpochEdge {
+  using Exchange = X;
+  static constexpr int kId = Id;
+};
+
+/// Counts launches; 0 never occurs, so zeroed memory is empty.
+template <class Cta> MEGALITH_DEVICE uint32_t epoch_of(const Cta &cta) {
+  return static_cast<uint32_t>(cta.n) + 1;
+}
+
+/// Three fp32 of an epoch word.
+struct Triple {
+  float a, b, c;
+};
+
+/// One lane stores epoch word `index` of this launch.
+template <class E, class Cta>
+MEGALITH_DEVICE void publish_epoch(const Cta &cta, int index, const Triple &value) {
+  auto *words = static_cast<U128 *>(cta.args.buffer[E::Exchange::kBuffer]);
+  platform::st_relaxed<platform::Scope::gpu, U128>(
+      words + index,
+      U128{float_to_bits(value.a), float_to_bits(value.b), float_to_bits(value.c), epoch_of(cta)});
+}
+
+/// One lane waits for the `Count` epoch words index, index + stride, ... of this launch, all loads
+/// of a look in flight together.
+template <class E, int Count, class Cta>
+MEGALITH_DEVICE void poll_epochs(const Cta &cta, int index, int stride, Triple (&out)[Count]) {
+  const auto *words = static_cast<const U128 *>(cta.args.buffer[E::Exchange::kBuffer]) + index;
+  Patience patience;
+  while (true) {
+    U128 v[Count];
+    MEGALITH_UNROLL(Count)
+    for (int i = 0; i < Count; ++i)
+      v[i] = platform::ld_relaxed<platform::Scope::gpu, U128>(words + i * stride);
+    int late = -1;
+    uint32_t seen = 0;
+    MEGALITH_UNROLL(Count)
+    for (int i = 0; i < Count; ++i) {
+      if (v[i].w != epoch_of(cta)) {
+        late = i;
+        seen = v[i].w;
+      }
+      out[i] = {bits_to_float(v[i].x), bits_to_float(v[i].y), bits_to_float(v[i].z)};
+    }
+    if (late < 0)
+      return;
+    if (patience.lost(cta))
+      platform::fail(cta.args.fault, E::kId, index + late * stride, seen, cta.n);
+    platform::poll_pause(words + late * stride);
+  }
+}
+
+} // namespace megalith

@@ -1,0 +1,165 @@
+// Linear layers over strip-packed weights: which pieces an SM streams, and what a consumer warp
+// does with one. Layout: docs/kernel-contract.md section 1.
+//
+// An SM owns a slice of a matrix's strips (pairs of output rows) and walks it in m-tiles of up to 8
+// strips, each block by block along K. A warp's accumulators stay in four registers over all blocks
+// of an m-tile; its sum is one chunk of K, which the epilogue warp adds to the other seven.
+#pragma once
+
+#include "codegen/device/edges.cuh"
+#include "codegen/device/rows.cuh"
+
+namespace megalith {
+
+/// A bf16 matrix `[Outputs][Inputs]`, strip-packed in buffer slot `Buffer`; an expert bank is such
+/// matrices one after another. SM i owns strips [i * Unit, (i + 1) * Unit). For a gate/up matrix,
+/// Outputs counts both and a strip is (gate i, up i).
+template <int Buffer, int Outputs, int Inputs, int Unit> struct Linear {
+  static constexpr int kBuffer = Buffer, kOutputs = Outputs, kInputs = Inputs, kUnit = Unit;
+  static constexpr int kStrips = (Outputs + 1) / 2;
+  static constexpr int kChunkSteps = padded_width(Inputs) / 128; // k16 steps of a warp's chunk
+  static constexpr int kBlockSteps = kChunkSteps % 4 == 0   ? 4
+                                     : kChunkSteps % 3 == 0 ? 3
+                                     : kChunkSteps % 2 == 0 ? 2
+                                                            : 1; // of those, in one block
+  static constexpr int kBlocks = kChunkSteps / kBlockSteps;
+  static constexpr uint32_t kStripBytes = 512 * kBlockSteps; // of one block
+  static constexpr uint64_t kMatrixBytes = uint64_t{kStripBytes} * kStrips * kBlocks;
+};
+
+/// Strips of an m-tile.
+inline constexpr int kTileStrips = 8;
+
+/// Strips of L this SM owns; 0 on SMs past the end.
+template <class L, class Cta> MEGALITH_DEVICE int slice_strips(const Cta &cta) {
+  const int left = L::kStrips - cta.sm * L::kUnit;
+  return left < 0 ? 0 : left < L::kUnit ? left : L::kUnit;
+}
+
+/// M-tiles of this SM's slice.
+template <class L, class Cta> MEGALITH_DEVICE int tiles(const Cta &cta) {
+  return (slice_strips<L>(cta) + kTileStrips - 1) / kTileStrips;
+}
+
+/// First strip of m-tile `tile`, counted in the whole matrix.
+template <class L, class Cta> MEGALITH_DEVICE int tile_first(const Cta &cta, int tile) {
+  return cta.sm * L::kUnit + tile * kTileStrips;
+}
+
+/// Strips of m-tile `tile`: 1..8.
+template <class L, class Cta> MEGALITH_DEVICE int tile_strips(const Cta &cta, int tile) {
+  const int left = slice_strips<L>(cta) - tile * kTileStrips;
+  return left < kTileStrips ? left : kTileStrips;
+}
+
+/// Producer: copies the piece (m-tile, block) of matrix `expert` to the next, acquired, slot of R.
+template <class Full, class R, class L, class Cta>
+MEGALITH_DEVICE void copy_piece(Cta &cta, int tile, int block, int expert = 0) {
+  static_assert(kTileStrips * L::kStripBytes <= R::kSlotBytes);
+  const auto *matrix = static_cast<const unsigned char *>(cta.args.buffer[L::kBuffer]);
+  const uint32_t strip = block * L::kStrips + tile_first<L>(cta, tile);
+  copy_bulk<Full, R>(cta, matrix + expert * L::kMatrixBytes + uint64_t{strip} * L::kStripBytes,
+                     tile_strips<L>(cta, tile) * L::kStripBytes);
+}
+
+/// A consumer lane's column of the B operand: row lane / 4 of the activations, at this lane's k of
+/// this warp's chunk; zero where there is no such row.
+struct Column {
+  const unsigned char *at;
+  bool valid;
+};
+
+namespace detail {
+template <class L, class X, class Cta>
+MEGALITH_DEVICE Column column_of(const Cta &cta, int row, bool valid) {
+  static_assert(L::kInputs == X::kWidth);
+  const uint32_t k = 16 * L::kChunkSteps * cta.role_warp + 4 * (cta.lane % 4);
+  return {X::row(cta, valid ? row : 0) + 2 * k, valid};
+}
+} // namespace detail
+
+/// Rows 0 .. kRows-1 of X as columns.
+template <class L, class X, class Cta> MEGALITH_DEVICE Column dense_column(const Cta &cta) {
+  const int row = cta.lane / 4;
+  return detail::column_of<L, X>(cta, row, row < Cta::Config::kRows);
+}
+
+/// The rows of an expert's pairs as columns: column i is row `pairs[i] / PairsPerRow` of X for
+/// i < count <= 8. PairsPerRow is k where X holds a row for every token, 1 where for every pair.
+template <class L, class X, int PairsPerRow, class Cta>
+MEGALITH_DEVICE Column gathered_column(const Cta &cta, const int32_t *pairs, int count) {
+  const int i = cta.lane / 4;
+  const bool valid = i < count;
+  const int pair = valid ? platform::ld_shared<int32_t>(pairs + i) : 0;
+  return detail::column_of<L, X>(cta, pair / PairsPerRow, valid);
+}
+
+/// A lane's four sums of a 16 x 8 tile, as mma leaves them, g = lane / 4, t = lane % 4:
+/// {(g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1)}. Rows g and g + 8 are the two output rows
+/// of the tile's strip g; the other index is the activation row (or pair).
+struct Fragment {
+  float v[4];
+};
+
+/// Consumer warp: adds the product of one piece, in slot `slot` of R, with `column` to `sum`.
+template <class L, class R, class Cta>
+MEGALITH_DEVICE void gemv_block(const Cta &cta, Fragment &sum, int slot, int tile, int block,
+                                const Column &column) {
+  const int g = cta.lane / 4, t = cta.lane % 4;
+  platform::MmaLoop loop;
+  loop.steps = L::kBlockSteps;
+  loop.a = R::slot(cta, slot) + g * L::kStripBytes + 16 * t;
+  loop.j0 = cta.role_warp * L::kBlockSteps;
+  loop.swap = (tile_first<L>(cta, tile) + g) & 1;
+  loop.a_stride = 64;
+  loop.a_valid = g < tile_strips<L>(cta, tile);
+  loop.b = column.at + 32 * L::kBlockSteps * block;
+  loop.b_stride = 32;
+  loop.b_valid = column.valid;
+  platform::mma_k_loop(sum.v, loop);
+}
+
+/// The 8 warps' chunk sums on their way to the epilogue: fp32 `[Slots][8 warps][16][8]`.
+template <uint32_t Offset, int Slots> struct Part {
+  static constexpr uint32_t kOffset = Offset;
+  static constexpr int kSlots = Slots;
+  static constexpr uint32_t kChunkBytes = 16 * 8 * 4, kSlotBytes = kConsumerWarps * kChunkBytes;
+  static constexpr uint32_t kBytes = Slots * kSlotBytes;
+  static_assert(Offset % 16 == 0);
+
+  /// Where this lane's rows g of chunk `chunk` begin; rows g + 8 lie 256 B further.
+  template <class Cta>
+  static MEGALITH_DEVICE unsigned char *at(const Cta &cta, int slot, int chunk) {
+    return cta.smem + kOffset + slot * kSlotBytes + chunk * kChunkBytes + 8 * cta.lane;
+  }
+};
+
+struct alignas(8) FloatPair {
+  float x, y;
+};
+
+/// Consumer warp: stores its chunk's sums in an acquired slot of P.
+template <class P, class Cta>
+MEGALITH_DEVICE void store_part(const Cta &cta, int slot, const Fragment &sum) {
+  unsigned char *at = P::at(cta, slot, cta.role_warp);
+  platform::st_shared(at, FloatPair{sum.v[0], sum.v[1]});
+  platform::st_shared(at + 256, FloatPair{sum.v[2], sum.v[3]});
+}
+
+/// Epilogue warp: the chunks of a slot added in ascending order.
+template <class P, class Cta> MEGALITH_DEVICE Fragment sum_chunks(const Cta &cta, int slot) {
+  Fragment sum;
+  MEGALITH_UNROLL(8)
+  for (int chunk = 0; chunk < kConsumerWarps; ++chunk) {
+    const unsigned char *at = P::at(cta, slot, chunk);
+    const auto low = platform::ld_shared<FloatPair>(at);
+    const auto high = platform::ld_shared<FloatPair>(at + 256);
+    sum =
+        chunk == 0
+            ? Fragment{{low.x, low.y, high.x, high.y}}
+            : Fragment{{sum.v[0] + low.x, sum.v[1] + low.y, sum.v[2] + high.x, sum.v[3] + high.y}};
+  }
+  return sum;
+}
+
+} // namespace megalith

@@ -1,0 +1,74 @@
+// Rows of activations in shared memory, and copying them there from global memory.
+#pragma once
+
+#include "codegen/device/cta.cuh"
+
+namespace megalith {
+
+/// K padded to the 8 warps' chunks of whole k16 steps: a multiple of 128.
+constexpr int padded_width(int width) {
+  return (width + 127) / 128 * 128;
+}
+
+/// Row-major bf16 `[Count][Width]` at byte `Offset`. The stride of 2 * padded + 32 bytes lets a
+/// warp read 8 B of 4 lanes x 8 rows (an mma's B operand) without bank conflicts. Columns
+/// Width..padded stay zero (`zero_padding`), rows are 16 B aligned.
+template <uint32_t Offset, int Count, int Width> struct Rows {
+  static constexpr uint32_t kOffset = Offset;
+  static constexpr int kCount = Count, kWidth = Width, kPadded = padded_width(Width);
+  static constexpr uint32_t kStride = 2 * kPadded + 32;
+  static constexpr uint32_t kBytes = Count * kStride;
+  static_assert(Offset % 16 == 0 && Width % 8 == 0, "rows are copied in 16 B vectors");
+
+  template <class Cta> static MEGALITH_DEVICE unsigned char *row(const Cta &cta, int r) {
+    return cta.smem + kOffset + r * kStride;
+  }
+};
+
+/// Row-major b32 words `[Count][Width]` at byte `Offset`, for example fp32 logits or bf16 pairs.
+template <uint32_t Offset, int Count, int Width> struct WordRows {
+  static constexpr uint32_t kOffset = Offset;
+  static constexpr int kCount = Count, kWidth = Width;
+  static constexpr uint32_t kStride = (4 * Width + 15) / 16 * 16;
+  static constexpr uint32_t kBytes = Count * kStride;
+  static_assert(Offset % 16 == 0, "rows are 16 B aligned");
+
+  template <class Cta> static MEGALITH_DEVICE uint32_t *row(const Cta &cta, int r) {
+    return shared_at<uint32_t>(cta, kOffset + r * kStride);
+  }
+};
+
+/// Zeroes the padding columns of X, which multiply zero weights but must not be NaN. All threads of
+/// the CTA, once, before the `cta_sync` of `setup`.
+template <class X, class Cta> MEGALITH_DEVICE void zero_padding(const Cta &cta) {
+  constexpr int kVectors = (X::kPadded - X::kWidth) / 8;
+  if constexpr (kVectors > 0)
+    for (int i = 32 * cta.warp + cta.lane; i < X::kCount * kVectors; i += kThreadsPerCta)
+      platform::st_shared(X::row(cta, i / kVectors) + 2 * X::kWidth + 16 * (i % kVectors),
+                          u32x4{0, 0, 0, 0});
+}
+
+/// One warp copies a row of kWidth bf16 from immutable global memory (16 B aligned) to row r.
+template <class X, class Cta>
+MEGALITH_DEVICE void copy_row(const Cta &cta, int r, const unsigned char *source) {
+  unsigned char *row = X::row(cta, r);
+  MEGALITH_UNROLL(4)
+  for (int i = cta.lane; i < X::kWidth / 8; i += 32)
+    platform::st_shared(row + 16 * i, platform::ld_const<u32x4>(source + 16 * i));
+}
+
+/// One warp makes row r zero.
+template <class X, class Cta> MEGALITH_DEVICE void clear_row(const Cta &cta, int r) {
+  unsigned char *row = X::row(cta, r);
+  for (int i = cta.lane; i < X::kWidth / 8; i += 32)
+    platform::st_shared(row + 16 * i, u32x4{0, 0, 0, 0});
+}
+
+/// One warp copies the immutable global bf16 matrix `[kCount][kWidth]` in `Buffer` to X.
+template <class X, int Buffer, class Cta> MEGALITH_DEVICE void read_rows(const Cta &cta) {
+  const auto *source = static_cast<const unsigned char *>(cta.args.buffer[Buffer]);
+  for (int r = 0; r < X::kCount; ++r)
+    copy_row<X>(cta, r, source + 2 * X::kWidth * r);
+}
+
+} // namespace megalith
