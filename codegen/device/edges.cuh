@@ -2,7 +2,8 @@
 //
 // Every wait, signal, acquire and release of a kernel is one of these calls in its emitted source;
 // no other device header synchronises roles. The k-th use of an edge with S slots is phase k / S of
-// barrier k % S; both ends count uses for themselves, in cta.at[id].
+// barrier k % S; both ends count uses for themselves, in cta.at[id]. A missed deadline reports the
+// uses needed as `expected` and those certainly over as `seen`.
 #pragma once
 
 #include "codegen/device/cta.cuh"

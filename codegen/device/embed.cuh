@@ -31,16 +31,14 @@ template <class E, class X, class Cta> MEGALITH_DEVICE void embed_rows(const Cta
 /// Poller, after launch_wait: stores this SM's share of the embeddings as words of `Resid`, from
 /// the table, because X is normed in place by then.
 template <class E, class Resid, class Cta> MEGALITH_DEVICE void publish_embedding(const Cta &cta) {
-  constexpr int kWords = E::kWidth / 2, kSms = Cta::Config::kSms;
+  constexpr int kWords = E::kWidth / 2;
   static_assert(Resid::Exchange::kWidth == kWords);
-  constexpr int kShare = ((kWords + kSms - 1) / kSms + 7) / 8 * 8; // whole sectors
-  const int first = kShare * cta.sm;
-  const int end = first + kShare < kWords ? first + kShare : kWords;
+  const Share share = share_of<Cta>(cta.sm, kWords);
   platform::mark<platform::verb::Publish, Resid>();
   for (int row = 0; row < Cta::Config::kRows; ++row) {
     const bool live = cta.is_live(row);
     const unsigned char *source = live ? embedding_row<E>(cta, row) : nullptr;
-    for (int i = first + cta.lane; i < end; i += 32) {
+    for (int i = share.first + cta.lane; i < share.end; i += 32) {
       const uint32_t pair = live ? platform::ld_const<uint32_t>(source + 4 * i) : 0;
       publish<Resid>(cta, row, i, canonical_pair(pair));
     }

@@ -23,12 +23,29 @@ template <int Buffer, int Count, int Width, int Sets> struct Words {
 
 /// Base of an emitted edge over the words of X:
 ///   struct h_words : WordsEdge<2, h> { static constexpr char kName[] = "h_words"; };
-/// Age 0: this launch's words; Age 1: those of the launch before (crossing exchanges).
-template <int Id, class X, int Age = 0> struct WordsEdge {
+template <int Id, class X> struct WordsEdge {
   using Exchange = X;
-  static constexpr int kId = Id, kAge = Age;
-  static_assert(Age == 0 || (Age == 1 && X::kSets == 3), "only crossing words live two launches");
+  static constexpr int kId = Id;
+  static constexpr uint32_t kAge = 0; // launches since the words were stored
 };
+
+/// The edge E from the launch before, over crossing words: what n-1 stored, n reads.
+template <class E> struct Previous : E {
+  static constexpr uint32_t kAge = 1;
+  static_assert(E::Exchange::kSets == 3, "only crossing words outlive their launch");
+};
+
+/// Part of a range of words.
+struct Share {
+  int first, end;
+};
+
+/// The share of SM `sm` in `words` words, split evenly over all SMs in whole 32 B sectors.
+template <class Cta> MEGALITH_DEVICE Share share_of(int sm, int words) {
+  constexpr int kSms = Cta::Config::kSms;
+  const int size = ((words + kSms - 1) / kSms + 7) / 8 * 8, first = size * sm;
+  return {first, first + size < words ? first + size : words};
+}
 
 /// The set that launch n - age writes.
 template <class X, class Cta> MEGALITH_DEVICE uint32_t *set_of(const Cta &cta, uint32_t age) {
@@ -39,12 +56,9 @@ template <class X, class Cta> MEGALITH_DEVICE uint32_t *set_of(const Cta &cta, u
 /// Poller, after launch_wait: empties this SM's share of the set that launch n+1 writes. Everyone
 /// who reads that set's old words is done: launch n-1 for two sets, n-2 and n-1 for three.
 template <class X, class Cta> MEGALITH_DEVICE void rearm(const Cta &cta) {
-  constexpr uint32_t kSms = Cta::Config::kSms;
-  constexpr uint32_t kShare = ((X::kSetWords + kSms - 1) / kSms + 7) / 8 * 8; // whole sectors
   uint32_t *set = set_of<X>(cta, X::kSets - 1);
-  const uint32_t first = kShare * cta.sm;
-  const uint32_t end = first + kShare < X::kSetWords ? first + kShare : X::kSetWords;
-  for (uint32_t i = first + cta.lane; i < end; i += 32)
+  const Share share = share_of<Cta>(cta.sm, X::kSetWords);
+  for (int i = share.first + cta.lane; i < share.end; i += 32)
     platform::st_relaxed<platform::Scope::gpu, uint32_t>(set + i, kEmptyWord);
 }
 
@@ -161,23 +175,37 @@ MEGALITH_DEVICE void poll_block(const Cta &cta, int first_row, int rows, int fir
   platform::mark_end();
 }
 
-/// The poller copies all rows of E to `Target` (Rows, or WordRows) as they arrive.
+namespace detail {
+/// Zeroes the padding of activation rows; WordRows have none.
+template <class Target, class Cta>
+MEGALITH_DEVICE void pad_polled(const Cta &cta, int first, int rows) {
+  if constexpr (requires { Target::kPadded; })
+    for (int row = first; row < first + rows; ++row)
+      clear_padding<Target>(cta, row);
+}
+} // namespace detail
+
+/// Poller: all rows of E to `Target` (Rows for bf16, WordRows for fp32) as they arrive.
 template <class E, class Target, class Cta> MEGALITH_DEVICE void poll_rows(const Cta &cta) {
   using X = typename E::Exchange;
-  static_assert(X::kCount <= Target::kCount);
+  static_assert(X::kCount <= Target::kCount && 4 * X::kWidth <= Target::kStride);
   poll_block<E>(cta, 0, X::kCount, 0, X::kWidth / 4, cta.smem + Target::kOffset, Target::kStride);
+  detail::pad_polled<Target>(cta, 0, X::kCount);
 }
 
-/// The poller copies E's rows of pairs, TopK to each live row, to the same rows of `Target`. Dead
-/// rows have no pairs, so nobody writes theirs.
+/// Poller: E's rows of pairs, TopK to each live row, to the same rows of `Target`. Dead rows have
+/// no pairs, so nobody writes theirs.
 template <class E, class Target, int TopK, class Cta>
 MEGALITH_DEVICE void poll_pairs(const Cta &cta) {
   using X = typename E::Exchange;
-  static_assert(X::kCount == Cta::Config::kRows * TopK && X::kCount <= Target::kCount);
+  static_assert(X::kCount == Cta::Config::kRows * TopK && X::kCount <= Target::kCount &&
+                4 * X::kWidth <= Target::kStride);
   for (int row = 0; row < Cta::Config::kRows; ++row)
-    if (cta.is_live(row))
+    if (cta.is_live(row)) {
       poll_block<E>(cta, row * TopK, TopK, 0, X::kWidth / 4,
                     cta.smem + Target::kOffset + row * TopK * Target::kStride, Target::kStride);
+      detail::pad_polled<Target>(cta, row * TopK, TopK);
+    }
 }
 
 /// Epoch words `[Count]` of b128 in buffer slot `Buffer`; one set, never re-armed.
@@ -208,35 +236,6 @@ MEGALITH_DEVICE void publish_epoch(const Cta &cta, int index, const Triple &valu
   platform::st_relaxed<platform::Scope::gpu, U128>(
       words + index,
       U128{float_to_bits(value.a), float_to_bits(value.b), float_to_bits(value.c), epoch_of(cta)});
-}
-
-/// One lane waits for the `Count` epoch words index, index + stride, ... of this launch, all loads
-/// of a look in flight together.
-template <class E, int Count, class Cta>
-MEGALITH_DEVICE void poll_epochs(const Cta &cta, int index, int stride, Triple (&out)[Count]) {
-  const auto *words = static_cast<const U128 *>(cta.args.buffer[E::Exchange::kBuffer]) + index;
-  Patience patience;
-  while (true) {
-    U128 v[Count];
-    MEGALITH_UNROLL(Count)
-    for (int i = 0; i < Count; ++i)
-      v[i] = platform::ld_relaxed<platform::Scope::gpu, U128>(words + i * stride);
-    int late = -1;
-    uint32_t seen = 0;
-    MEGALITH_UNROLL(Count)
-    for (int i = 0; i < Count; ++i) {
-      if (v[i].w != epoch_of(cta)) {
-        late = i;
-        seen = v[i].w;
-      }
-      out[i] = {bits_to_float(v[i].x), bits_to_float(v[i].y), bits_to_float(v[i].z)};
-    }
-    if (late < 0)
-      return;
-    if (patience.lost(cta))
-      platform::fail(cta.args.fault, E::kId, index + late * stride, seen, cta.n);
-    platform::poll_pause(words + late * stride);
-  }
 }
 
 } // namespace megalith

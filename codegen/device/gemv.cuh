@@ -17,7 +17,7 @@ namespace megalith {
 template <int Buffer, int Outputs, int Inputs, int Unit> struct Linear {
   static constexpr int kBuffer = Buffer, kOutputs = Outputs, kInputs = Inputs, kUnit = Unit;
   static constexpr int kStrips = (Outputs + 1) / 2;
-  static constexpr int kChunkSteps = padded_width(Inputs) / 128; // k16 steps of a warp's chunk
+  static constexpr int kChunkSteps = kPaddedWidth<Inputs> / 128; // k16 steps of a warp's chunk
   static constexpr int kBlockSteps = kChunkSteps % 4 == 0   ? 4
                                      : kChunkSteps % 3 == 0 ? 3
                                      : kChunkSteps % 2 == 0 ? 2

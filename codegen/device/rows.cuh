@@ -5,17 +5,15 @@
 
 namespace megalith {
 
-/// K padded to the 8 warps' chunks of whole k16 steps: a multiple of 128.
-constexpr int padded_width(int width) {
-  return (width + 127) / 128 * 128;
-}
+/// K padded so that each of 8 warps has a chunk of whole k16 steps: a multiple of 128.
+template <int K> inline constexpr int kPaddedWidth = (K + 127) / 128 * 128;
 
 /// Row-major bf16 `[Count][Width]` at byte `Offset`. The stride of 2 * padded + 32 bytes lets a
-/// warp read 8 B of 4 lanes x 8 rows (an mma's B operand) without bank conflicts. Columns
-/// Width..padded stay zero (`zero_padding`), rows are 16 B aligned.
+/// warp read 8 B of 4 lanes x 8 rows (an mma's B operand) without bank conflicts. Whoever fills a
+/// row zeroes its columns Width..padded: they meet zero weights but must not be NaN.
 template <uint32_t Offset, int Count, int Width> struct Rows {
   static constexpr uint32_t kOffset = Offset;
-  static constexpr int kCount = Count, kWidth = Width, kPadded = padded_width(Width);
+  static constexpr int kCount = Count, kWidth = Width, kPadded = kPaddedWidth<Width>;
   static constexpr uint32_t kStride = 2 * kPadded + 32;
   static constexpr uint32_t kBytes = Count * kStride;
   static_assert(Offset % 16 == 0 && Width % 8 == 0, "rows are copied in 16 B vectors");
@@ -38,14 +36,12 @@ template <uint32_t Offset, int Count, int Width> struct WordRows {
   }
 };
 
-/// Zeroes the padding columns of X, which multiply zero weights but must not be NaN. All threads of
-/// the CTA, once, before the `cta_sync` of `setup`.
-template <class X, class Cta> MEGALITH_DEVICE void zero_padding(const Cta &cta) {
+/// One warp zeroes the padding columns of row r of X.
+template <class X, class Cta> MEGALITH_DEVICE void clear_padding(const Cta &cta, int r) {
   constexpr int kVectors = (X::kPadded - X::kWidth) / 8;
   if constexpr (kVectors > 0)
-    for (int i = 32 * cta.warp + cta.lane; i < X::kCount * kVectors; i += kThreadsPerCta)
-      platform::st_shared(X::row(cta, i / kVectors) + 2 * X::kWidth + 16 * (i % kVectors),
-                          u32x4{0, 0, 0, 0});
+    if (cta.lane < kVectors)
+      platform::st_shared(X::row(cta, r) + 2 * X::kWidth + 16 * cta.lane, u32x4{0, 0, 0, 0});
 }
 
 /// One warp copies a row of kWidth bf16 from immutable global memory (16 B aligned) to row r.
@@ -55,16 +51,16 @@ MEGALITH_DEVICE void copy_row(const Cta &cta, int r, const unsigned char *source
   MEGALITH_UNROLL(4)
   for (int i = cta.lane; i < X::kWidth / 8; i += 32)
     platform::st_shared(row + 16 * i, platform::ld_const<u32x4>(source + 16 * i));
+  clear_padding<X>(cta, r);
 }
 
 /// One warp makes row r zero.
 template <class X, class Cta> MEGALITH_DEVICE void clear_row(const Cta &cta, int r) {
-  unsigned char *row = X::row(cta, r);
-  for (int i = cta.lane; i < X::kWidth / 8; i += 32)
-    platform::st_shared(row + 16 * i, u32x4{0, 0, 0, 0});
+  for (int i = cta.lane; i < X::kPadded / 8; i += 32)
+    platform::st_shared(X::row(cta, r) + 16 * i, u32x4{0, 0, 0, 0});
 }
 
-/// One warp copies the immutable global bf16 matrix `[kCount][kWidth]` in `Buffer` to X.
+/// Poller: the immutable bf16 matrix `[kCount][kWidth]` in buffer slot `Buffer` to the rows of X.
 template <class X, int Buffer, class Cta> MEGALITH_DEVICE void read_rows(const Cta &cta) {
   const auto *source = static_cast<const unsigned char *>(cta.args.buffer[Buffer]);
   for (int r = 0; r < X::kCount; ++r)

@@ -1,14 +1,11 @@
 // norm -> linear -> linear over 4 SMs, by hand: x 512 -> norm -> h 256 -> out 128.
 //
-// The kernel that the emitter must print for DESIGN's appendix, in its style: one Config, aliases
-// for buffers, edges and stages, one straight-line function per role. It proves that the device
-// headers suffice. M0_ROWS picks the rows bucket; M0_DROP_WAIT leaves out a wait, which a test
-// shows to be noticed.
-#include "codegen/device/edges.cuh"
+// The kernel that the emitter must print for tests/ir/task/m0.mlir, in its style: aliases for
+// buffers, edges and the ring, one config struct a stage, one straight-line function per role. It
+// proves that the device headers suffice. M0_ROWS picks the rows bucket, M0_NAME the kernel's name;
+// M0_DROP_WAIT leaves out a wait, which a test shows to be noticed.
 #include "codegen/device/embed.cuh"
 #include "codegen/device/epilogue.cuh"
-#include "codegen/device/exchange.cuh"
-#include "codegen/device/gemv.cuh"
 #include "codegen/device/norm.cuh"
 
 #ifndef M0_ROWS
@@ -23,131 +20,145 @@ namespace megalith::M0_NAME {
 struct Config {
   static constexpr int kSms = 4;
   static constexpr int kRows = M0_ROWS;
-  static constexpr int kEdges = 8;
-  static constexpr uint32_t kSharedBytes = 92416;
+  static constexpr int kEdges = 7;
 };
 using Cta = megalith::Cta<Config>;
 
-// Buffer slots (LaunchArgs::buffer)
-constexpr int kTable = 0, kGain = 1, kW1 = 2, kW2 = 3, kH = 4, kOut = 5;
+// Slots of LaunchArgs::buffer
+constexpr int x = 0;
+constexpr int gain = 1;
+constexpr int w1 = 2;
+constexpr int w2 = 3;
+constexpr int out = 5;
+using h = Words<4, Config::kRows, 128, 2>;
 
 // Shared memory
-using ring = Ring<0, 4, 16384>;
 using part = Part<65536, 2>;
 using xs = Rows<73728, Config::kRows, 512>;
-using hs = Rows<82176, Config::kRows, 256>;
-
-// Exchanges
-using h = Words<kH, Config::kRows, 128, 2>;
 
 // Edges
-struct w_full : MbarrierEdge<0, 92160, 4, 1> { // producer -> consumer, bytes
+struct w_full : MbarrierEdge<0, 82176, 4, 1> { // producer -> consumer, by bytes
   static constexpr char kName[] = "w_full";
 };
-struct w_free : MbarrierEdge<1, 92192, 4, 8> { // consumer -> producer
+struct w_free : MbarrierEdge<1, 82208, 4, 8> { // consumer -> producer
   static constexpr char kName[] = "w_free";
 };
-struct x_here : MbarrierEdge<2, 92224, 1, 1> { // poller -> consumer
-  static constexpr char kName[] = "x_here";
-};
-struct h_words : WordsEdge<3, h> { // epilogue of all SMs -> poller
+struct h_words : WordsEdge<2, h> { // epilogue of every SM -> poller
   static constexpr char kName[] = "h_words";
 };
-struct h_here : MbarrierEdge<4, 92232, 1, 1> { // poller -> consumer
-  static constexpr char kName[] = "h_here";
+struct x_full : MbarrierEdge<3, 82240, 1, 1> { // poller -> consumer
+  static constexpr char kName[] = "x_full";
 };
-struct p_full : MbarrierEdge<5, 92240, 2, 8> { // consumer -> epilogue
+struct x_free : MbarrierEdge<4, 82248, 1, 8> { // consumer -> poller
+  static constexpr char kName[] = "x_free";
+};
+struct p_full : MbarrierEdge<5, 82256, 2, 8> { // consumer -> epilogue
   static constexpr char kName[] = "p_full";
 };
-struct p_free : MbarrierEdge<6, 92256, 2, 1> { // epilogue -> consumer
+struct p_free : MbarrierEdge<6, 82272, 2, 1> { // epilogue -> consumer
   static constexpr char kName[] = "p_free";
 };
+using ring = Ring<0, 4, 16384>;
 
 // Stages
-using table = Embedding<kTable, 512>;      // moe.embed
-using norm1 = RmsNorm<xs, kGain, 1e-6f>;   // moe.rms_norm
-using linear1 = Linear<kW1, 256, 512, 32>; // moe.linear
-using linear2 = Linear<kW2, 128, 256, 16>; // moe.linear
+struct norm_linear1 : Linear<w1, 256, 512, 32> {
+  using Norm = RmsNorm<xs, gain, 1e-6f>;
+};
+struct linear2 : Linear<w2, 128, 256, 16> {
+  using In = Rows<xs::kOffset, Config::kRows, 256>;
+};
 
 MEGALITH_DEVICE void producer(Cta &cta) {
-  // norm1, linear1
-  for (int tile = 0; tile < tiles<linear1>(cta); ++tile)
-    for (int block = 0; block < linear1::kBlocks; ++block) {
+  // norm_linear1
+  for (int m = 0; m < tiles<norm_linear1>(cta); ++m)
+    for (int b = 0; b < norm_linear1::kBlocks; ++b) {
       acquire<w_free>(cta);
-      copy_piece<w_full, ring, linear1>(cta, tile, block);
+      copy_piece<w_full, ring, norm_linear1>(cta, m, b);
     }
   // linear2
-  for (int tile = 0; tile < tiles<linear2>(cta); ++tile)
-    for (int block = 0; block < linear2::kBlocks; ++block) {
+  for (int m = 0; m < tiles<linear2>(cta); ++m)
+    for (int b = 0; b < linear2::kBlocks; ++b) {
       acquire<w_free>(cta);
-      copy_piece<w_full, ring, linear2>(cta, tile, block);
+      copy_piece<w_full, ring, linear2>(cta, m, b);
     }
 }
 
 MEGALITH_DEVICE void poller(Cta &cta) {
-  // norm1, linear1
-  embed_rows<table, xs>(cta);
-  signal<x_here>(cta);
+  // norm_linear1
+  acquire<x_free>(cta);
+  read_rows<xs, x>(cta);
+  signal<x_full>(cta);
   launch_wait();
   rearm<h>(cta);
   launch_dependents();
   // linear2
-  poll_rows<h_words, hs>(cta);
-  signal<h_here>(cta);
+  acquire<x_free>(cta);
+  poll_rows<h_words, linear2::In>(cta);
+  signal<x_full>(cta);
 }
 
 MEGALITH_DEVICE void consumer(Cta &cta) {
-  // norm1, linear1
-  wait<x_here>(cta);
-  rms_norm<norm1>(cta);
-  const Column x = dense_column<linear1, xs>(cta);
-  for (int tile = 0; tile < tiles<linear1>(cta); ++tile) {
-    Fragment sum = {};
-    for (int block = 0; block < linear1::kBlocks; ++block) {
-      const int slot = wait<w_full>(cta);
-      gemv_block<linear1, ring>(cta, sum, slot, tile, block, x);
-      release<w_free>(cta);
+  // norm_linear1
+  wait<x_full>(cta);
+  rms_norm<norm_linear1::Norm>(cta);
+  {
+    const Column column = dense_column<norm_linear1, xs>(cta);
+    for (int m = 0; m < tiles<norm_linear1>(cta); ++m) {
+      Fragment sum = {};
+      for (int b = 0; b < norm_linear1::kBlocks; ++b) {
+        const int slot = wait<w_full>(cta);
+        gemv_block<norm_linear1, ring>(cta, sum, slot, m, b, column);
+        release<w_free>(cta);
+      }
+      const int place = acquire<p_free>(cta);
+      store_part<part>(cta, place, sum);
+      signal<p_full>(cta);
     }
-    store_part<part>(cta, acquire<p_free>(cta), sum);
-    signal<p_full>(cta);
   }
+  release<x_free>(cta);
   // linear2
 #ifndef M0_DROP_WAIT
-  wait<h_here>(cta);
+  wait<x_full>(cta);
 #endif
-  const Column hidden = dense_column<linear2, hs>(cta);
-  for (int tile = 0; tile < tiles<linear2>(cta); ++tile) {
-    Fragment sum = {};
-    for (int block = 0; block < linear2::kBlocks; ++block) {
-      const int slot = wait<w_full>(cta);
-      gemv_block<linear2, ring>(cta, sum, slot, tile, block, hidden);
-      release<w_free>(cta);
+  {
+    const Column column = dense_column<linear2, linear2::In>(cta);
+    for (int m = 0; m < tiles<linear2>(cta); ++m) {
+      Fragment sum = {};
+      for (int b = 0; b < linear2::kBlocks; ++b) {
+        const int slot = wait<w_full>(cta);
+        gemv_block<linear2, ring>(cta, sum, slot, m, b, column);
+        release<w_free>(cta);
+      }
+      const int place = acquire<p_free>(cta);
+      store_part<part>(cta, place, sum);
+      signal<p_full>(cta);
     }
-    store_part<part>(cta, acquire<p_free>(cta), sum);
-    signal<p_full>(cta);
   }
+  release<x_free>(cta);
 }
 
 MEGALITH_DEVICE void epilogue(Cta &cta) {
-  // norm1, linear1
+  // norm_linear1
   launch_wait();
-  for (int tile = 0; tile < tiles<linear1>(cta); ++tile) {
-    const Fragment sum = sum_chunks<part>(cta, wait<p_full>(cta));
+  for (int m = 0; m < tiles<norm_linear1>(cta); ++m) {
+    const int place = wait<p_full>(cta);
+    const Fragment sum = sum_chunks<part>(cta, place);
     release<p_free>(cta);
-    epilogue_words<linear1, h_words>(cta, tile, sum);
+    epilogue_words<norm_linear1, h_words>(cta, m, sum);
   }
   // linear2
-  for (int tile = 0; tile < tiles<linear2>(cta); ++tile) {
-    const Fragment sum = sum_chunks<part>(cta, wait<p_full>(cta));
+  for (int m = 0; m < tiles<linear2>(cta); ++m) {
+    const int place = wait<p_full>(cta);
+    const Fragment sum = sum_chunks<part>(cta, place);
     release<p_free>(cta);
-    epilogue_store_bf16<linear2, kOut>(cta, tile, sum);
+    epilogue_store_bf16<linear2, out>(cta, m, sum);
   }
 }
 
 MEGALITH_KERNEL(M0_NAME) {
   Cta cta(args);
   start_delay(cta);
-  setup<w_full, w_free, x_here, h_here, p_full, p_free>(cta);
+  setup<w_full, w_free, x_full, x_free, p_full, p_free>(cta);
   switch (cta.role) {
   case Role::producer:
     return producer(cta);
