@@ -1,0 +1,12 @@
+//===- Families.cpp - the registry ------------------------------------------===//
+
+#include "models/Family.h"
+
+namespace megalith::models {
+
+llvm::ArrayRef<const Family *> families() {
+  static const Family *const all[] = {&kMixtral, &kQwen3Moe};
+  return all;
+}
+
+} // namespace megalith::models

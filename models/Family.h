@@ -1,0 +1,31 @@
+//===- Family.h - one family of models, as the importer sees it -------------===//
+#ifndef MEGALITH_MODELS_FAMILY_H
+#define MEGALITH_MODELS_FAMILY_H
+
+#include "models/ConfigReader.h"
+#include "models/ModelConfig.h"
+
+namespace megalith::models {
+
+class StepBuilder;
+
+/// A new family is a new file that defines one of these, a declaration here, and a line in
+/// Families.cpp.
+struct Family {
+  /// The config's model_type.
+  llvm::StringRef modelType;
+  /// Reads every field of the config; errors stay in the reader.
+  void (*read)(ConfigReader &reader, ModelConfig &config);
+  /// Builds the model's functions from a config that `read` accepted.
+  void (*build)(StepBuilder &builder);
+};
+
+extern const Family kMixtral;
+extern const Family kQwen3Moe;
+
+/// All families, by model type in alphabetical order.
+llvm::ArrayRef<const Family *> families();
+
+} // namespace megalith::models
+
+#endif // MEGALITH_MODELS_FAMILY_H

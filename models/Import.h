@@ -1,0 +1,42 @@
+//===- Import.h - from a Hugging Face config to the moe dialect -------------===//
+//
+// The public interface of models/. Errors are one line each: where (file and JSON path), what was
+// expected, what was found, how to mend it.
+//
+//===----------------------------------------------------------------------===//
+#ifndef MEGALITH_MODELS_IMPORT_H
+#define MEGALITH_MODELS_IMPORT_H
+
+#include "models/ModelConfig.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "llvm/Support/Error.h"
+
+#include <vector>
+
+namespace megalith::models {
+
+struct ImportOptions {
+  /// Rows bucket: the most live rows of a step, 1 to 16.
+  int64_t rows = 1;
+  /// Most positions of a sequence; 0: the config's max_position_embeddings.
+  int64_t maxContext = 0;
+};
+
+/// Checks a config's text and reads it. `source` names the file in messages.
+llvm::Expected<ModelConfig> parseConfig(llvm::StringRef text, llvm::StringRef source);
+
+/// Builds the module (weights, @embed, a function per kind of layer, @head, moe.step @decode),
+/// which verifies. Loads the dialects it needs into `context`. See ir/moe/MoeBase.td for its shape.
+llvm::Expected<mlir::OwningOpRef<mlir::ModuleOp>> importConfig(mlir::MLIRContext &context,
+                                                               llvm::StringRef text,
+                                                               llvm::StringRef source,
+                                                               const ImportOptions &options = {});
+
+/// The values of model_type that can be imported, in alphabetical order.
+std::vector<llvm::StringRef> supportedModelTypes();
+
+} // namespace megalith::models
+
+#endif // MEGALITH_MODELS_IMPORT_H

@@ -1,0 +1,65 @@
+//===- StepBuilder.h - builds the module of one model -----------------------===//
+#ifndef MEGALITH_MODELS_STEPBUILDER_H
+#define MEGALITH_MODELS_STEPBUILDER_H
+
+#include "ir/moe/Moe.h"
+#include "models/ModelConfig.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+
+#include <utility>
+
+namespace megalith::models {
+
+/// Names and shapes for the operations of the moe dialect, in the words of a ModelConfig. Families
+/// compose these; every activation is bf16 (`spec/models.md` section 1b). `where` becomes an
+/// operation's location: "layer.self_attn.q_proj", in the config's file.
+class StepBuilder {
+public:
+  StepBuilder(mlir::MLIRContext &context, const ModelConfig &config, int64_t rows,
+              int64_t positions);
+
+  const ModelConfig &config;
+  mlir::OpBuilder builder;
+
+  /// Defines a weight at module level and names it. All weights here are bf16.
+  mlir::FlatSymbolRefAttr weight(llvm::StringRef symbol, llvm::ArrayRef<int64_t> shape,
+                                 llvm::StringRef checkpoint);
+
+  mlir::RankedTensorType bf16(int64_t rows, int64_t columns);
+  mlir::RankedTensorType f32(int64_t rows, int64_t columns);
+  mlir::Location loc(llvm::StringRef where);
+
+  /// @embed: the embedding row of each token.
+  void embed(llvm::StringRef checkpoint);
+  /// A layer function; `body` maps residual and cache to their successors.
+  using LayerBody =
+      llvm::function_ref<std::pair<mlir::Value, mlir::Value>(mlir::Value stream, mlir::Value kv)>;
+  void layer(llvm::StringRef symbol, LayerBody body);
+  /// @head: RMS norm, then the vocabulary's logits.
+  void head(llvm::StringRef normCheckpoint, llvm::StringRef headCheckpoint);
+  /// moe.step @decode of the same layer throughout.
+  void step(llvm::StringRef layerSymbol);
+
+  /// RMS norm of the rows with the config's eps.
+  mlir::Value rmsNorm(mlir::Value x, mlir::FlatSymbolRefAttr gain, llvm::StringRef where);
+  mlir::Value residual(mlir::Value stream, mlir::Value branch, llvm::StringRef where);
+
+  mlir::OwningOpRef<mlir::ModuleOp> take() { return std::move(module); }
+
+  const int64_t rows;
+  const moe::KVType kvType;
+
+private:
+  /// A function at the module's end; the builder is left in its body.
+  mlir::Block *function(llvm::StringRef symbol, mlir::TypeRange inputs, mlir::TypeRange results);
+  void functionReturn(mlir::ValueRange values);
+
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+};
+
+} // namespace megalith::models
+
+#endif // MEGALITH_MODELS_STEPBUILDER_H
