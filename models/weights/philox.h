@@ -27,19 +27,28 @@ struct PhiloxBlock {
   uint32_t word[4];
 };
 
+/// Added to the two key words after each round.
+constexpr uint32_t kPhiloxWeyl0 = 0x9E3779B9u, kPhiloxWeyl1 = 0xBB67AE85u;
+
+/// One round on the counter c0 .. c3.
+MEGALITH_PHILOX_FN void philoxRound(uint32_t key0, uint32_t key1, uint32_t &c0, uint32_t &c1,
+                                    uint32_t &c2, uint32_t &c3) {
+  const uint64_t product0 = uint64_t(0xD2511F53u) * c0;
+  const uint64_t product1 = uint64_t(0xCD9E8D57u) * c2;
+  c0 = uint32_t(product1 >> 32) ^ c1 ^ key0;
+  c1 = uint32_t(product1);
+  c2 = uint32_t(product0 >> 32) ^ c3 ^ key1;
+  c3 = uint32_t(product0);
+}
+
 /// Philox4x32 with 10 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
 /// `key0`, `key1` form the key, `c0` to `c3` the counter.
 MEGALITH_PHILOX_FN PhiloxBlock philox4x32(uint32_t key0, uint32_t key1, uint32_t c0, uint32_t c1,
                                           uint32_t c2, uint32_t c3) {
   for (int round = 0; round < 10; ++round) {
-    const uint64_t product0 = uint64_t(0xD2511F53u) * c0;
-    const uint64_t product1 = uint64_t(0xCD9E8D57u) * c2;
-    c0 = uint32_t(product1 >> 32) ^ c1 ^ key0;
-    c1 = uint32_t(product1);
-    c2 = uint32_t(product0 >> 32) ^ c3 ^ key1;
-    c3 = uint32_t(product0);
-    key0 += 0x9E3779B9u;
-    key1 += 0xBB67AE85u;
+    philoxRound(key0, key1, c0, c1, c2, c3);
+    key0 += kPhiloxWeyl0;
+    key1 += kPhiloxWeyl1;
   }
   return PhiloxBlock{{c0, c1, c2, c3}};
 }

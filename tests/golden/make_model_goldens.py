@@ -3,9 +3,9 @@
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install 'mlx[cpu]' mlx-lm
     /tmp/venv/bin/python tests/golden/make_model_goldens.py
 
-For each folder of tests/golden/models it reads config.json, fills the model with hashed weights
-(models/weights/philox.py, seed 1), runs one sequence of hashed tokens through it in the steps of
-STEPS and writes golden.safetensors: per step s "step{s}.layer{l}", the residual stream after each
+For each config in CONFIGS it fills the model with hashed weights (models/weights/philox.py, seed
+1), runs one sequence of hashed tokens through it in the steps of STEPS and writes
+tests/golden/models/<model_type>/golden.safetensors: per step s "step{s}.layer{l}", the residual stream after each
 layer [rows, hidden], and "step{s}.logits" [rows, vocab]; "steps" holds the rows of each step.
 Floats are not reproducible to the last bit across machines, so a golden is not rewritten where the
 old one agrees within 1e-6 relative RMS; what changes is printed.
@@ -26,6 +26,7 @@ from models.weights import philox  # noqa: E402
 
 SEED = 1
 STEPS = [37, 1, 1, 2]  # a prompt over three blocks of 16, two decodes, one step of two rows
+CONFIGS = ["qwen3-moe-small.test.json", "mixtral-small.test.json"]
 MODULES = {"qwen3_moe": qwen3_moe, "mixtral": mixtral}
 
 
@@ -120,9 +121,11 @@ def difference(old, new):
 
 def main():
     mx.set_default_device(mx.cpu)
-    for folder in sorted((ROOT / "tests/golden/models").iterdir()):
-        golden = run(json.loads((folder / "config.json").read_text()))
-        path = folder / "golden.safetensors"
+    for name in CONFIGS:
+        config = json.loads((ROOT / "models/configs" / name).read_text())
+        golden = run(config)
+        path = ROOT / "tests/golden/models" / config["model_type"] / "golden.safetensors"
+        path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
             old = {k: np.array(v) for k, v in mx.load(str(path)).items()}
             changed = difference(old, golden)

@@ -66,6 +66,20 @@ TEST_CASE("The scale is the power of two nearest to sqrt(3/K), halves away from 
   CHECK(weightScale(1536) == 0x1p-5f);
 }
 
+TEST_CASE("Rows computed many elements at a time equal elements computed one by one") {
+  for (int64_t columns : {1, 31, 32, 100, 2048}) {
+    auto tensor = llvm::cantFail(HashedWeights(9).open({"t", {1 << 30, columns}}));
+    std::vector<float> row(static_cast<size_t>(columns));
+    // Row numbers on both sides of the element index 2^32.
+    for (int64_t r : {int64_t(0), (int64_t(1) << 32) / columns % (1 << 30), int64_t(1 << 29)}) {
+      tensor->row(r, std::span<float>(row));
+      for (int64_t c = 0; c < columns; ++c)
+        REQUIRE(row[size_t(c)] == weightValue(9, fnv1a32("t", 1), uint64_t(r * columns + c),
+                                              weightScale(uint64_t(columns))));
+    }
+  }
+}
+
 TEST_CASE("Hashed weights are rows of the unsharded tensor, gains lie around one") {
   HashedWeights source(5);
   auto tensor = llvm::cantFail(source.open({"experts", {2, 3, 24}}));
