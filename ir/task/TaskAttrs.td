@@ -88,14 +88,15 @@ def Task_AccessAttr : AttrDef<Task_Dialect, "Access"> {
     Rows [row, row + rows) and columns [col, col + cols) of `buffer`, where (row, col) = `at` and cols is the
     minimum of `cols`' results (0 if negative). Maps take (sm, loop indices outermost first) in a role region,
     the tile's index in a stage's `reads` and `writes`. Units: elements of the buffer; for weights, rows are
-    strips and columns are blocks of K. With `table`, the row is table(sm, loop indices) instead of at's first
-    result. `set` names the set of an exchange (default current).
+    strips and columns are blocks of K. With `table`, `at` has a third result in front, the table's argument: the
+    rectangle lies in the matrix or group of rows that table(argument) names (table(sm, argument) unless the
+    table is uniform). `set` names the set of an exchange (default current).
 
     Written `@buffer[row, col] rows x [cols] table @t previous`; d0 is the SM (or tile), d1.. the loops:
 
     ```
     @mid[0, d0 * 16 + d1 * 16] 8 x [16]       // 8 rows, 16 columns: this SM's m-tile
-    @w_up[d0 * 6, d2] 6 x [1] table @expert   // 6 strips, one block, of the matrix table @expert names
+    @w_up[d1, d0 * 6, d2] 6 x [1] table @expert   // 6 strips, one block, of expert(d1)'s matrix
     ```
   }];
   let parameters = (ins "::mlir::FlatSymbolRefAttr":$buffer, "::mlir::AffineMapAttr":$at, "int64_t":$rows,

@@ -146,10 +146,12 @@ static LogicalResult verifyAccesses(Operation *op, ArrayAttr accesses) {
     auto extent = extentOf(op, access.getBuffer());
     if (failed(extent))
       return failure();
-    if (access.getAt().getValue().getNumResults() != 2)
-      return op->emitOpError() << "expected the place of access " << access.getBuffer()
-                               << " to have 2 results (row, column), but got "
-                               << access.getAt().getValue().getNumResults();
+    unsigned results = access.getAt().getValue().getNumResults();
+    if (results != (access.getTable() ? 3 : 2))
+      return op->emitOpError() << "expected the place of access " << access.getBuffer() << " to be "
+                               << (access.getTable() ? "[table argument, row, column]"
+                                                     : "[row, column]")
+                               << ", but got " << results << " results";
     if (access.getRows() < 1 || access.getRows() > extent->first)
       return op->emitOpError() << "expected an access of " << access.getBuffer()
                                << " to cover 1 to " << extent->first << " rows, but got "

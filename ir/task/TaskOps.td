@@ -68,7 +68,7 @@ def SymbolOp : Task_DeclOp<"symbol"> {
 }
 
 def TableOp : Task_DeclOp<"table"> {
-  let summary = "an uninterpreted index function (sm, loop indices) → [0, size) with a declared axiom";
+  let summary = "an uninterpreted index function (sm, argument) → [0, size) with a declared axiom";
   let arguments = (ins SymbolNameAttr:$sym_name, Task_Int:$size, Task_AxiomAttr:$axiom, StrAttr:$expr);
   let assemblyFormat = "$sym_name `size` $size $axiom `=` $expr attr-dict";
 }

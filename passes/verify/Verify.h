@@ -1,0 +1,19 @@
+// The proof that a kernel at role level neither deadlocks nor races (docs/kernel-contract.md,
+// DESIGN section 4).
+#pragma once
+
+#include "ir/task/Task.h"
+
+#include "mlir/IR/BuiltinOps.h"
+
+namespace megalith::verify {
+
+/// Proves one kernel: arrivals of every edge, then the largest case and `randomCases` smaller ones.
+/// Reports every fault on the op it concerns.
+mlir::LogicalResult verifyKernel(task::KernelOp kernel, int randomCases = 8);
+
+/// Proves every kernel of the module, and what only holds over all of them: each kernel declares
+/// and re-arms every sentinel exchange of the plan, since sets are chosen by launch parity.
+mlir::LogicalResult verifyPlan(mlir::ModuleOp module, int randomCases = 8);
+
+} // namespace megalith::verify

@@ -1,0 +1,144 @@
+// Mutation tests of the proof: every kernel given is accepted as it stands, and rejected after any
+// one synchronising op is removed or any one capacity is changed.
+#include "passes/verify/Verify.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/Parser/Parser.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+
+using namespace mlir;
+using namespace megalith;
+using namespace megalith::task;
+
+namespace {
+
+/// A kernel file and the diagnostics its verification gave.
+class Fixture {
+public:
+  explicit Fixture(const std::string &path) : path(path) { context.loadDialect<TaskDialect>(); }
+
+  OwningOpRef<ModuleOp> parse() { return parseSourceFile<ModuleOp>(path, &context); }
+
+  /// The errors of op verifiers and proof, a line each, or "" when both accept.
+  std::string check(ModuleOp module, int randomCases = 2) {
+    std::string errors;
+    ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+      if (diagnostic.getSeverity() == DiagnosticSeverity::Error)
+        errors += diagnostic.str() + "\n";
+      return success();
+    });
+    if (failed(mlir::verify(module)) || failed(verify::verifyPlan(module, randomCases)))
+      return errors.empty() ? "rejected without a message" : errors;
+    return "";
+  }
+
+private:
+  MLIRContext context;
+  std::string path;
+};
+
+bool synchronises(Operation *op) {
+  return isa<WaitOp, SignalOp, AcquireOp, ReleaseOp, CopyOp, PollOp, RearmOp, LaunchWaitOp,
+             LaunchDependentsOp>(op);
+}
+
+/// The n-th op of the module that `pick` accepts, or null.
+template <typename Pick> Operation *nth(ModuleOp module, int n, Pick pick) {
+  Operation *found = nullptr;
+  module.walk([&](Operation *op) {
+    if (pick(op) && n-- == 0)
+      found = op;
+  });
+  return found;
+}
+
+const char *const kKernels[] = {"tests/ir/task/m0.mlir"};
+
+} // namespace
+
+TEST_CASE("kernels pass as they stand") {
+  for (const char *path : kKernels) {
+    Fixture fixture(path);
+    auto module = fixture.parse();
+    REQUIRE(module);
+    INFO(path);
+    CHECK(fixture.check(*module, 8) == "");
+  }
+}
+
+TEST_CASE("removing any wait, signal, copy, poll, re-arm or launch step is rejected") {
+  for (const char *path : kKernels) {
+    Fixture fixture(path);
+    int sites = 0;
+    for (;; ++sites) {
+      auto module = fixture.parse();
+      Operation *site = nth(*module, sites, synchronises);
+      if (!site)
+        break;
+      std::string what;
+      llvm::raw_string_ostream(what) << *site << " in " << path;
+      site->erase();
+      INFO("removed: " << what);
+      CHECK(fixture.check(*module) != "");
+    }
+    CHECK(sites >= 25);
+  }
+}
+
+TEST_CASE("changing any capacity or count is rejected unless it only leaves slots idle") {
+  for (const char *path : kKernels)
+    for (const char *name : {"slots", "arrivals"})
+      for (int delta : {-1, 1}) {
+        Fixture fixture(path);
+        for (int n = 0;; ++n) {
+          auto module = fixture.parse();
+          Operation *site =
+              nth(*module, n, [](Operation *op) { return isa<EdgeOp, RingOp, BufferOp>(op); });
+          if (!site)
+            break;
+          auto count = site->getAttrOfType<IntegerAttr>(name);
+          auto edge = dyn_cast<EdgeOp>(site);
+          if (!count || (edge && edge.getKind() == EdgeKind::Words))
+            continue;
+          // More copies of a buffer than its edges use are a waste, not a fault.
+          if (isa<BufferOp>(site) && delta > 0)
+            continue;
+          site->setAttr(name, IntegerAttr::get(count.getType(), count.getInt() + delta));
+          std::string what;
+          llvm::raw_string_ostream(what) << *site;
+          INFO(name << (delta > 0 ? " raised: " : " lowered: ") << what);
+          // Fewer credits, or more phases than there are credits, only leave slots idle.
+          bool isHarmless = edge && StringRef(name) == "slots" &&
+                            edge.getKind() == (delta > 0 ? EdgeKind::Mbarrier : EdgeKind::Credit) &&
+                            edge.getSymName() != "w_free";
+          if (!isHarmless)
+            CHECK(fixture.check(*module) != "");
+        }
+      }
+}
+
+TEST_CASE("messages name the roles, the edge and the mend") {
+  Fixture fixture("tests/ir/task/m0.mlir");
+  auto messageWithout = [&](auto pick) {
+    auto module = fixture.parse();
+    nth(*module, 0, pick)->erase();
+    return fixture.check(*module);
+  };
+  auto edgeIs = [](Operation *op, StringRef name) {
+    auto edge = op->getAttrOfType<FlatSymbolRefAttr>("edge");
+    return edge && edge.getValue() == name;
+  };
+  CHECK_THAT(
+      messageWithout([&](Operation *op) { return isa<SignalOp>(op) && edgeIs(op, "x_full"); }),
+      Catch::Contains("deadlock: the consumer waits for use") && Catch::Contains("@x_full"));
+  CHECK_THAT(messageWithout([&](Operation *op) { return isa<LaunchWaitOp>(op); }),
+             Catch::Contains("no task.launch_wait before"));
+  CHECK_THAT(messageWithout([&](Operation *op) { return isa<RearmOp>(op); }),
+             Catch::Contains("re-armed 0 times"));
+  CHECK_THAT(messageWithout([&](Operation *op) { return isa<PollOp>(op); }),
+             Catch::Contains("published but never polled") || Catch::Contains("not all of which"));
+}
