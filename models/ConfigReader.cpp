@@ -16,6 +16,10 @@ namespace megalith::models {
 ConfigReader::ConfigReader(const json::Object &object, StringRef source, StringRef path)
     : fields(object), source(source.str()), where(path.str()) {}
 
+std::string ConfigReader::path(StringRef key) const {
+  return where + pathStep(key);
+}
+
 const json::Value *ConfigReader::find(StringRef key) {
   read.insert(key);
   const json::Value *value = fields.get(key);

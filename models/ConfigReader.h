@@ -30,7 +30,7 @@ public:
   bool has(llvm::StringRef key) const;
   /// The object under `key`, or null; an error if it is there and something else.
   const llvm::json::Object *object(llvm::StringRef key);
-  std::string path(llvm::StringRef key) const { return where + "." + key.str(); }
+  std::string path(llvm::StringRef key) const;
   llvm::StringRef getSource() const { return source; }
 
   /// If `key` is given, it is this string.

@@ -2,6 +2,7 @@
 
 #include "models/JsonText.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -39,8 +40,8 @@ private:
   std::string path(StringRef key) const {
     std::string text = "$";
     for (const Level &level : ArrayRef<Level>(levels).drop_back())
-      text += level.isObject ? "." + level.key : "[]";
-    return text + "." + key.str();
+      text += level.isObject ? pathStep(level.key) : "[]";
+    return text + pathStep(key);
   }
 
   /// The string that starts at `rest`, quotes included.
@@ -122,6 +123,13 @@ Expected<json::Object> parseJsonObject(StringRef text, StringRef source) {
                                      "one of the two",
                                      source, *scan.duplicate));
   return std::move(*object);
+}
+
+std::string pathStep(StringRef key) {
+  auto isPlain = [](char c) { return isAlnum(c) || c == '_' || c == '-'; };
+  if (!key.empty() && key.size() <= kMaxShown && all_of(key, isPlain))
+    return "." + key.str();
+  return "[" + describe(key) + "]";
 }
 
 std::string describe(const json::Value &value) {

@@ -11,6 +11,9 @@ namespace megalith::models {
 /// occur twice in an object, and nesting deep enough to exhaust a recursive parser's stack.
 llvm::Expected<llvm::json::Object> parseJsonObject(llvm::StringRef text, llvm::StringRef source);
 
+/// One step down a JSON path: ".key" or, where the key is no plain word, "[\"key\"]", shortened.
+std::string pathStep(llvm::StringRef key);
+
 /// `value` as text for a message, shortened to fit a line.
 std::string describe(const llvm::json::Value &value);
 

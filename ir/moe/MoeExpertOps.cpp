@@ -2,6 +2,8 @@
 
 #include "ir/moe/MoeVerify.h"
 
+#include <cmath>
+
 using namespace mlir;
 using namespace megalith::moe::detail;
 
@@ -53,8 +55,8 @@ LogicalResult TopKOp::verify() {
     return emitOpError() << "expected score softmax over selected experts but got "
                          << stringifyEnum(getScore());
   double eps = getRenormalizeEps();
-  if (!(eps >= 0) || failed(expectFinite(*this, "renormalize_eps", eps)))
-    return emitOpError() << "expected renormalize_eps of at least 0 but got " << eps;
+  if (!(eps >= 0 && std::isfinite(eps)))
+    return emitOpError() << "expected renormalize_eps to be finite and at least 0 but got " << eps;
   if (failed(expectFinite(*this, "scale", getScale())))
     return failure();
   return verifyGroups(*this, experts);

@@ -241,6 +241,37 @@ TEST_CASE("text that is no JSON object") {
   }
 }
 
+TEST_CASE("a config cut short anywhere") {
+  std::string good = configText(kMixtral);
+  good = good.substr(0, good.rfind('}') + 1);
+  for (size_t length = 0; length < good.size(); ++length) {
+    auto config = parseConfig(llvm::StringRef(good).take_front(length), "cut.json");
+    INFO(length);
+    REQUIRE_FALSE(bool(config));
+    std::string message = llvm::toString(config.takeError());
+    REQUIRE(message.find(
+                "cut.json: $: expected a complete JSON object but got an error at line ") == 0);
+  }
+}
+
+TEST_CASE("a number beyond every range") {
+  std::string text = configText(kQwen);
+  size_t at = text.find("1e-06");
+  REQUIRE(at != std::string::npos);
+  CHECK(refusal(text.replace(at, 5, "1e999"))
+            .find("$.rms_norm_eps: expected a finite number above 0 but got inf") !=
+        std::string::npos);
+}
+
+TEST_CASE("fields with odd names stay within the line") {
+  std::string message = refusal(changed(kQwen, R"("a\nb c": 1)"));
+  checkLine(message);
+  CHECK(message.find(R"($["a\nb c"]: expected only fields known for qwen3_moe but got 1)") !=
+        std::string::npos);
+  checkLine(refusal(changed(kQwen, "\"" + std::string(5000, 'k') + "\": 1")));
+  checkLine(refusal(changed(kQwen, "\"\": 1")));
+}
+
 TEST_CASE("a field that occurs twice") {
   std::string twice = R"({"hidden_size": 1024, )" + configText(kQwen).substr(1);
   CHECK(refusal(twice) == "dir/config.json: $.hidden_size: expected the field once but got it "

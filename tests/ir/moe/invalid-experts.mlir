@@ -67,7 +67,7 @@ func.func @top_k_sigmoid_over_selected(%z: tensor<1x8xf32>) {
 // -----
 
 func.func @top_k_eps(%z: tensor<1x8xf32>) {
-  // expected-error @+1 {{expected renormalize_eps of at least 0 but got -1}}
+  // expected-error @+1 {{expected renormalize_eps to be finite and at least 0 but got -1}}
   %0, %1 = moe.top_k %z sigmoid {k = 2, renormalize = true, renormalize_eps = -1.0} : tensor<1x8xf32> -> tensor<1x2xi32>, tensor<1x2xf32>
   return
 }
