@@ -101,6 +101,16 @@ Expected<Matrix> Evaluator::projections(int64_t index, const Matrix &residual,
   return std::move(interpreter.qkv);
 }
 
+Expected<Routing> Evaluator::route(int64_t index, const Matrix &logits, const Step &step) const {
+  Expected<Context> context = contextOf(step, nullptr);
+  if (!context)
+    return context.takeError();
+  Interpreter interpreter(*context, *weights, options.fault, index, nullptr, nullptr);
+  if (Error error = interpreter.runTopK(layerFunctions[size_t(index)], logits))
+    return error;
+  return std::move(*interpreter.routing);
+}
+
 Expected<Matrix> Evaluator::head(const Matrix &residual, const Step &step) const {
   Expected<Context> context = contextOf(step, &residual);
   if (!context)

@@ -69,6 +69,9 @@ public:
   /// kernel boundary. Touches no cache.
   llvm::Expected<Matrix> projections(int64_t index, const Matrix &residual, const Step &step) const;
 
+  /// What the layer's top_k makes of router logits [R, E] that came from elsewhere.
+  llvm::Expected<Routing> route(int64_t index, const Matrix &logits, const Step &step) const;
+
   /// Logits from the last layer's residual.
   llvm::Expected<Matrix> head(const Matrix &residual, const Step &step) const;
 

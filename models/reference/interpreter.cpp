@@ -33,6 +33,19 @@ Error Interpreter::run(FunctionOpInterface function, StringRef stopAfter) {
   return Error::success();
 }
 
+Error Interpreter::runTopK(FunctionOpInterface function, const Matrix &logits) {
+  for (moe::TopKOp op : function.getFunctionBody().getOps<moe::TopKOp>()) {
+    const auto type = op.getLogits().getType();
+    if (logits.rows != context.rows() || logits.columns != type.getDimSize(1))
+      return opError(op, "expected logits of " + Twine(context.rows()) + " rows of " +
+                             Twine(type.getDimSize(1)) + " experts, got " + Twine(logits.rows) +
+                             " of " + Twine(logits.columns));
+    define(op.getLogits(), logits);
+    return visit(op);
+  }
+  return opError(function, "expected a moe.top_k in this function, found none");
+}
+
 Error Interpreter::visit(Operation *op) {
   return llvm::TypeSwitch<Operation *, Error>(op)
       .Case<moe::EmbedOp, moe::NormOp, moe::QkvProjOp, moe::QkNormOp, moe::RopeOp, moe::KvAppendOp,

@@ -31,6 +31,9 @@ public:
   /// that name, and an error if there is none.
   llvm::Error run(mlir::FunctionOpInterface function, llvm::StringRef stopAfter = "");
 
+  /// Evaluates only the function's top_k, on the logits given; an error if it has none.
+  llvm::Error runTopK(mlir::FunctionOpInterface function, const Matrix &logits);
+
   /// The value's matrix, after run.
   const Matrix &matrixOf(mlir::Value value) const { return matrices.find(value)->second; }
 

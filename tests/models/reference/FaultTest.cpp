@@ -1,6 +1,7 @@
 //===- FaultTest.cpp - Planted faults exceed the tolerances ---------------===//
 
 #include "models/reference/attention.h"
+#include "models/reference/compare.h"
 #include "tests/models/reference/ModelSupport.h"
 
 #include <map>
@@ -10,9 +11,6 @@ using namespace megalith::reference;
 using namespace megalith::models;
 
 namespace {
-
-/// DESIGN section 5: a layer against the contract.
-constexpr double kLayerTolerance = 4e-3;
 
 /// Hashed weights whose routers have the same row for experts 3i, 3i + 1, 3i + 2, so that selecting
 /// an even number of experts cuts through a tie.
