@@ -353,7 +353,8 @@ void Machine::accessRing(Thread &thread, const Step &step, RingOp ring, bool isW
 //===----------------------------------------------------------------------===//
 
 // Most blocked roles only wait for other blocked roles. Those that wait for a role that is done are
-// the cause; without any, the wait is circular and the members of the circle are named.
+// the cause; else the members of a circle on one SM are; else (a circle over several SMs) all are
+// named.
 void Machine::reportBlocked() {
   auto blocker =
       [&](Thread &thread) -> Thread & { // whom it waits for; polls wait on any SM's epilogue
@@ -367,9 +368,10 @@ void Machine::reportBlocked() {
         return true;
     return false;
   };
-  bool hasCause = false;
-  for (bool causesOnly : {true, false}) {
-    if (hasCause)
+  enum { Causes, Circles, All };
+  bool isReported = false;
+  for (int level : {Causes, Circles, All}) {
+    if (isReported)
       return;
     for (Thread &thread : threads) {
       if (thread.done())
@@ -382,9 +384,9 @@ void Machine::reportBlocked() {
         return other.role == edge.getFrom() && !other.done();
       };
       bool isCause = isPoll ? llvm::none_of(threads, isStuckPublisher) : blocker(thread).done();
-      if (causesOnly ? !isCause : !isOnCircle(thread))
+      if ((level == Causes && !isCause) || (level == Circles && !isOnCircle(thread)))
         continue;
-      hasCause = true;
+      isReported = true;
       if (isPoll) {
         fault(step.op, thread.sm) << "deadlock: the " << stringifyRole(thread.role)
                                   << " polls words of " << name
