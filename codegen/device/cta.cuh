@@ -4,13 +4,14 @@
 
 #include "codegen/device/platform.cuh"
 
-/// Before a loop: unroll it N times (N a literal), so that small arrays stay in registers.
+/// Before a loop: unroll it N times (a constant), so that small arrays stay in registers. Nothing on
+/// the host, where g++ takes no N that depends on a template argument.
 #if defined(__CUDACC__)
 #define MEGALITH_UNROLL(N) MEGALITH_PRAGMA(unroll N)
-#else
-#define MEGALITH_UNROLL(N) MEGALITH_PRAGMA(GCC unroll N)
-#endif
 #define MEGALITH_PRAGMA(TEXT) _Pragma(#TEXT)
+#else
+#define MEGALITH_UNROLL(N)
+#endif
 
 namespace megalith {
 

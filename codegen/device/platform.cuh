@@ -15,9 +15,11 @@
 //              mbarrier_arrive_expect_tx(bar, bytes), bool mbarrier_try_wait(bar, parity),
 //              fence_mbarrier_init(), fence_proxy_async()                      bar: uint64_t *
 // bulk         cp_async_bulk(dst, src, bytes, bar), prefetch_l2(p, bytes)      multiples of 16 B
-// warp         warp_sync(), shfl_xor(v, mask), shfl(v, lane), ballot(p), all_sync(p), any_sync(p)
+// warp         warp_sync(), shfl_xor(v, mask), shfl(v, lane), ballot(p), all_sync(p), any_sync(p),
+//              uint32_t reduce_max(uint32_t)
 // CTA          named_barrier(id, threads), cta_sync()
 // mma          void mma_k_loop(float (&acc)[4], const MmaLoop &)
+// bits         int popcount(uint32_t)
 // math         fmaf_, exp2f_, log2f_, rsqrtf_, sqrtf_, sinf_, cosf_, fmaxf_, fminf_, fabsf_
 // launch       launch_wait(), launch_dependents(), uint64_t now_ns(), poll_pause(p)
 // faults       [[noreturn]] fail(FaultRecord *, edge, expected, seen, launch = 0)

@@ -300,6 +300,14 @@ MEGALITH_DEVICE bool any_sync(bool p) {
   return __any_sync(0xFFFFFFFFu, p) != 0;
 }
 
+/// The largest of the lanes' values, in all lanes.
+MEGALITH_DEVICE uint32_t reduce_max(uint32_t value) {
+  return __reduce_max_sync(0xFFFFFFFFu, value);
+}
+MEGALITH_DEVICE int popcount(uint32_t bits) {
+  return __popc(bits);
+}
+
 /// Barrier `id` (1..15; 0 is cta_sync's) among `threads` threads of whole warps.
 MEGALITH_DEVICE void named_barrier(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");

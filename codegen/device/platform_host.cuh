@@ -141,6 +141,16 @@ MEGALITH_DEVICE bool all_sync(bool p) {
 MEGALITH_DEVICE bool any_sync(bool p) {
   return ballot(p) != 0;
 }
+MEGALITH_DEVICE uint32_t reduce_max(uint32_t value) {
+  for (int mask = 16; mask > 0; mask /= 2) {
+    const uint32_t other = shfl_xor(value, mask);
+    value = other > value ? other : value;
+  }
+  return value;
+}
+MEGALITH_DEVICE int popcount(uint32_t bits) {
+  return __builtin_popcount(bits);
+}
 
 MEGALITH_DEVICE void named_barrier(int id, int threads) {
   host::api->named_barrier(id, threads);

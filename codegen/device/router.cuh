@@ -1,0 +1,263 @@
+// Routing, replicated on every SM: top-k of a row's logits, weights, and the list of (row, slot)
+// pairs by expert. All of it depends on the row alone, except the order of the pair list.
+//
+// Selection is exact on the given logits: slots in descending selection value, ties to the lower
+// expert; NaN is below everything, -0 equals +0. A row's selection value is its logit or, with a
+// bias, sigmoid(logit) + bias.
+//
+// Config members (struct C): those of the base `TopK` below, and
+//   Logits   WordRows<., kRows, E>: fp32 logits
+//   Routing  SlottedRows<., 1, sizeof(RoutingTable<C>)>: the table
+#pragma once
+
+#include "codegen/device/rows.cuh"
+#include "codegen/device/slots.cuh"
+
+namespace megalith {
+
+/// Weight of a selected expert from the logits.
+enum class ExpertWeights {
+  softmax,              ///< softmax over all experts
+  softmax_renormalised, ///< that, divided by its sum over the selected (= softmax over the
+                        ///< selected)
+  sigmoid,              ///< logistic function of the logit
+  sigmoid_renormalised, ///< that, divided by its sum over the selected
+};
+
+/// What a routing stage computes; base of the emitted config.
+///   Config       the kernel's: kRows
+///   Experts      E, 2..512
+///   K            experts of a row, 1..16, at most E
+///   Weights, Scale  how logits become weights, and the factor of every weight
+///   Bias         buffer slot of fp32 [E] added to the score, for selection only; -1: none
+///   RoutingIn    buffer slot of int32 [R][k] ids that replace the selection in launches that bind
+///                it (not null); -1: never read
+///   RoutingOut   buffer slot of [R][RoutingRecord::kWords] words, written by SM `RoutingOutSm` in
+///                launches that bind it; -1: never written
+template <class Config, int Experts, int K, ExpertWeights Weights, float Scale, int Bias = -1,
+          int RoutingIn = -1, int RoutingOut = -1, int RoutingOutSm = 0>
+struct TopK {
+  static constexpr int kRows = Config::kRows, kExperts = Experts, kTopK = K;
+  static constexpr ExpertWeights kWeights = Weights;
+  static constexpr float kWeightScale = Scale;
+  static constexpr int kBias = Bias, kRoutingIn = RoutingIn, kRoutingOut = RoutingOut,
+                       kRoutingOutSm = RoutingOutSm;
+
+  static_assert(kRows <= kConsumerWarps && K >= 1 && K <= 16 && K <= Experts && Experts <= 512);
+  static_assert(Bias < 0 || Weights == ExpertWeights::sigmoid ||
+                    Weights == ExpertWeights::sigmoid_renormalised,
+                "a selection bias is added to a score of one logit");
+};
+
+/// What a step routes, in shared memory. Pairs are numbered row * k + slot everywhere.
+template <class C> struct alignas(16) RoutingTable {
+  static constexpr int kPairs = C::kRows * C::kTopK; // of all rows
+  static constexpr int kMaxActive = kPairs < C::kExperts ? kPairs : C::kExperts;
+
+  int32_t active;                // experts with at least one pair
+  int32_t expert[kMaxActive];    // their ids, ascending
+  int32_t first[kMaxActive + 1]; // pairs of active expert a: pair[first[a]] .. pair[first[a+1] - 1]
+  int32_t pair[kPairs];          // row * k + slot, by expert, then row
+  float weight[kPairs];          // [row][slot]; 0 for dead rows
+  int32_t id[kPairs];            // [row][slot]; -1 for dead rows
+};
+
+/// The table in the arena, for every role that waits for it; read it with ld_shared.
+template <class C, class Cta> MEGALITH_DEVICE RoutingTable<C> *routing_table(const Cta &cta) {
+  static_assert(sizeof(RoutingTable<C>) <= C::Routing::kBytes);
+  return reinterpret_cast<RoutingTable<C> *>(C::Routing::row(cta, 0, 0));
+}
+
+/// A row of routing_out: 4-byte words, the selection values equal to the logits where unbiased.
+template <class C> struct RoutingRecord {
+  static constexpr int kLogits = 0, kSelection = C::kExperts, kIds = 2 * C::kExperts,
+                       kWeights = 2 * C::kExperts + C::kTopK,
+                       kWords = 2 * C::kExperts + 2 * C::kTopK;
+};
+
+namespace detail {
+
+/// Order of selection values as unsigned integers; 0 is less than all, 1 is NaN.
+MEGALITH_DEVICE uint32_t selection_key(float value) {
+  if (value != value)
+    return 1;
+  const uint32_t bits = float_to_bits(value + 0.0f); // -0 becomes +0
+  return bits >> 31 ? ~bits : bits | 0x80000000u;
+}
+
+MEGALITH_DEVICE float sigmoid(float x) {
+  return 1.0f / (1.0f + platform::exp2f_(x * -1.44269504f));
+}
+MEGALITH_DEVICE float exp_(float x) {
+  return platform::exp2f_(x * 1.44269504f);
+}
+
+template <class C, class Cta>
+MEGALITH_DEVICE float selection_value(const Cta &cta, float logit, int expert) {
+  if constexpr (C::kBias < 0) {
+    return logit;
+  } else {
+    const auto *bias = static_cast<const float *>(cta.args.buffer[C::kBias]);
+    return sigmoid(logit) + platform::ld_const<float>(bias + expert);
+  }
+}
+
+} // namespace detail
+
+/// Consumer: warp r of the first kRows routes row r: ids and weights of the table, and routing_out.
+/// The logits must be visible to the warp. group_experts must follow.
+template <class C, class Cta> MEGALITH_DEVICE void select_experts(const Cta &cta) {
+  constexpr int kPerLane = (C::kExperts + 31) / 32;
+  if (cta.role_warp >= C::kRows)
+    return;
+  const int row = cta.role_warp;
+  auto *table = routing_table<C>(cta);
+  const uint32_t *logits = C::Logits::row(cta, row);
+  const bool live = cta.is_live(row);
+
+  // Lane i holds the keys of experts i, i + 32, ...; a taken one becomes 0.
+  float logit[kPerLane], selection[kPerLane];
+  uint32_t key[kPerLane];
+  MEGALITH_UNROLL(kPerLane)
+  for (int i = 0; i < kPerLane; ++i) {
+    const int expert = 32 * i + cta.lane;
+    const bool exists = expert < C::kExperts;
+    logit[i] = exists ? platform::ld_shared<float>(logits + expert) : 0.0f;
+    selection[i] = exists ? detail::selection_value<C>(cta, logit[i], expert) : 0.0f;
+    key[i] = exists ? detail::selection_key(selection[i]) : 0u;
+  }
+  int mine = -1; // lane s: the expert of slot s
+  const int32_t *given = nullptr;
+  if constexpr (C::kRoutingIn >= 0)
+    given = static_cast<const int32_t *>(cta.args.buffer[C::kRoutingIn]);
+  if (given) {
+    if (cta.lane < C::kTopK)
+      mine = platform::ld_const<int32_t>(given + row * C::kTopK + cta.lane);
+  } else {
+    for (int slot = 0; slot < C::kTopK; ++slot) {
+      uint32_t best = 0;
+      int at = 0;
+      MEGALITH_UNROLL(kPerLane)
+      for (int i = 0; i < kPerLane; ++i)
+        if (key[i] > best) {
+          best = key[i];
+          at = 32 * i + cta.lane;
+        }
+      const uint32_t most = platform::reduce_max(best);
+      // The lowest expert with that key: the largest of the complements.
+      const uint32_t lowest = platform::reduce_max(best == most ? ~static_cast<uint32_t>(at) : 0u);
+      const int expert = static_cast<int>(~lowest);
+      MEGALITH_UNROLL(kPerLane)
+      for (int i = 0; i < kPerLane; ++i)
+        if (expert == 32 * i + cta.lane)
+          key[i] = 0;
+      if (cta.lane == slot)
+        mine = expert;
+    }
+  }
+
+  const bool selected = cta.lane < C::kTopK;
+  const float own = selected ? platform::ld_shared<float>(logits + mine) : 0.0f;
+  const auto sum_of = [](float x) {
+    for (int mask = 16; mask > 0; mask /= 2)
+      x += platform::shfl_xor(x, mask);
+    return x;
+  };
+  const auto most_of = [](float x) {
+    for (int mask = 16; mask > 0; mask /= 2)
+      x = platform::fmaxf_(x, platform::shfl_xor(x, mask));
+    return x;
+  };
+  float weight;
+  if constexpr (C::kWeights == ExpertWeights::softmax) {
+    float most = -3.0e38f, sum = 0;
+    for (int i = 0; i < kPerLane; ++i)
+      most = 32 * i + cta.lane < C::kExperts ? platform::fmaxf_(most, logit[i]) : most;
+    most = most_of(most);
+    for (int i = 0; i < kPerLane; ++i)
+      sum += 32 * i + cta.lane < C::kExperts ? detail::exp_(logit[i] - most) : 0.0f;
+    weight = detail::exp_(own - most) / sum_of(sum);
+  } else if constexpr (C::kWeights == ExpertWeights::softmax_renormalised) {
+    // The sum over all experts cancels: exp(x_i) / sum over the selected.
+    const float most = most_of(selected ? own : -3.0e38f);
+    const float e = selected ? detail::exp_(own - most) : 0.0f;
+    weight = e / sum_of(e);
+  } else {
+    weight = selected ? detail::sigmoid(own) : 0.0f;
+    if constexpr (C::kWeights == ExpertWeights::sigmoid_renormalised)
+      weight = weight / sum_of(weight);
+  }
+  weight *= C::kWeightScale;
+  if (selected) {
+    platform::st_shared(&table->id[row * C::kTopK + cta.lane], live ? mine : -1);
+    platform::st_shared(&table->weight[row * C::kTopK + cta.lane], live ? weight : 0.0f);
+  }
+
+  if constexpr (C::kRoutingOut >= 0) {
+    using Record = RoutingRecord<C>;
+    auto *out = static_cast<unsigned char *>(cta.args.buffer[C::kRoutingOut]);
+    if (out && cta.sm == C::kRoutingOutSm) {
+      out += row * (4 * Record::kWords);
+      for (int i = 0; i < kPerLane; ++i) {
+        const int expert = 32 * i + cta.lane;
+        if (expert < C::kExperts) {
+          platform::st_global(out + 4 * (Record::kLogits + expert), logit[i]);
+          platform::st_global(out + 4 * (Record::kSelection + expert), selection[i]);
+        }
+      }
+      if (selected) {
+        platform::st_global(out + 4 * (Record::kIds + cta.lane), live ? mine : -1);
+        platform::st_global(out + 4 * (Record::kWeights + cta.lane), live ? weight : 0.0f);
+      }
+    }
+  }
+}
+
+/// Consumer: makes the table's lists from the rows' ids. All consumer warps call; at the end the
+/// table is visible to all of them.
+template <class C, class Cta> MEGALITH_DEVICE void group_experts(const Cta &cta) {
+  using Table = RoutingTable<C>;
+  auto *table = routing_table<C>(cta);
+  const auto id = [&](int p) { return platform::ld_shared<int32_t>(&table->id[p]); };
+  consumer_sync(); // all rows' ids
+  // A pair's place is the number of pairs before it by (expert, row); a row's experts differ.
+  const int row = cta.role_warp;
+  if (row < C::kRows && cta.lane < C::kTopK) {
+    const int p = row * C::kTopK + cta.lane, expert = id(p);
+    int place = 0;
+    for (int r = 0; r < C::kRows; ++r)
+      for (int s = 0; s < C::kTopK; ++s) {
+        const int other = id(r * C::kTopK + s);
+        place += other >= 0 && (other < expert || (other == expert && r < row)) ? 1 : 0;
+      }
+    if (expert >= 0)
+      platform::st_shared(&table->pair[place], p);
+  }
+  consumer_sync(); // the list
+  if (cta.role_warp == 0) {
+    const int pairs = C::kTopK * platform::popcount(cta.live);
+    int active = 0;
+    for (int base = 0; base < Table::kPairs; base += 32) {
+      const int at = base + cta.lane;
+      const auto expert_at = [&](int i) {
+        return id(platform::ld_shared<int32_t>(&table->pair[i]));
+      };
+      const int expert = at < pairs ? expert_at(at) : -1;
+      const bool begins = at < pairs && (at == 0 || expert != expert_at(at - 1));
+      const uint32_t beginning = platform::ballot(begins);
+      if (begins) {
+        const int a = active + platform::popcount(beginning & ((1u << cta.lane) - 1));
+        platform::st_shared(&table->expert[a], expert);
+        platform::st_shared(&table->first[a], at);
+      }
+      active += platform::popcount(beginning);
+    }
+    if (cta.lane == 0) {
+      platform::st_shared(&table->active, active);
+      platform::st_shared(&table->first[active], pairs);
+    }
+  }
+  consumer_sync();
+}
+
+} // namespace megalith
