@@ -38,8 +38,8 @@ def MOE_NormOp : MOE_WeightedOp<"norm"> {
       DefaultValuedAttr<MOE_GainAttr, "Gain::Absolute">:$gain);
   let results = (outs MOE_Act:$result);
   let assemblyFormat = [{
-    $input $kind (`over` $over^)? (`weight` `(` $weight^ `)`)? (`bias` `(` $bias^ `)`)?
-    (`gain` $gain^)? attr-dict `:` type($input) `->` type($result)
+    $input `` $kind (`over` `` $over^)? (`weight` `(` $weight^ `)`)? (`bias` `(` $bias^ `)`)?
+    (`gain` `` $gain^)? attr-dict `:` type($input) `->` type($result)
   }];
 }
 
@@ -75,8 +75,8 @@ def MOE_QkNormOp : MOE_WeightedOp<"qk_norm"> {
       DefaultValuedAttr<MOE_GainAttr, "Gain::Absolute">:$gain);
   let results = (outs MOE_Act:$q_out, MOE_Act:$k_out);
   let assemblyFormat = [{
-    $q `,` $k $kind (`over` $over^)? (`q` `(` $q_weight^ `)`)? (`k` `(` $k_weight^ `)`)?
-    (`gain` $gain^)? attr-dict `:` type($q) `,` type($k) `->` type($q_out) `,` type($k_out)
+    $q `,` $k `` $kind (`over` `` $over^)? (`q` `(` $q_weight^ `)`)? (`k` `(` $k_weight^ `)`)?
+    (`gain` `` $gain^)? attr-dict `:` type($q) `,` type($k) `->` type($q_out) `,` type($k_out)
   }];
 }
 
@@ -92,7 +92,7 @@ def MOE_RopeOp : MOE_Op<"rope", [Pure]> {
       MOE_F64:$theta, MOE_RopePairingAttr:$pairing, OptionalAttr<MOE_RopeScaling>:$scaling);
   let results = (outs MOE_Act:$q_out, MOE_Act:$k_out);
   let assemblyFormat = [{
-    $q `,` $k $pairing (`scaling` $scaling^)? attr-dict
+    $q `,` $k `` $pairing (`scaling` $scaling^)? attr-dict
     `:` type($q) `,` type($k) `->` type($q_out) `,` type($k_out)
   }];
   let hasVerifier = 1;
@@ -126,7 +126,7 @@ def MOE_AttentionOp : MOE_WeightedOp<"attention"> {
       OptionalAttr<MOE_I64>:$extent, OptionalAttr<FlatSymbolRefAttr>:$sinks);
   let results = (outs MOE_Act:$result);
   let assemblyFormat = [{
-    $q `,` $kv $mask (`sinks` `(` $sinks^ `)`)? attr-dict
+    $q `,` $kv `` $mask (`sinks` `(` $sinks^ `)`)? attr-dict
     `:` type($q) `,` qualified(type($kv)) `->` type($result)
   }];
   let hasCanonicalizeMethod = 1;
@@ -171,7 +171,7 @@ def MOE_ResidualOp : MOE_WeightedOp<"residual"> {
       OptionalAttr<MOE_F64>:$temperature, OptionalAttr<MOE_F64>:$floor);
   let results = (outs MOE_Act:$result);
   let assemblyFormat = [{
-    $stream `,` $branches $kind (`gate` `(` $gate^ `)`)? attr-dict
+    $stream `,` $branches `` $kind (`gate` `(` $gate^ `)`)? attr-dict
     `:` type($stream) `,` type($branches) `->` type($result)
   }];
   let hasCanonicalizeMethod = 1;

@@ -9,10 +9,8 @@ class MOE_Enum<string name, string summary, list<I32EnumAttrCase> cases>
   let genSpecializedAttr = 0;
   let cppNamespace = "::megalith::moe";
 }
-// The empty literal: an operation has put a space in front already.
-class MOE_EnumAttr<EnumAttrInfo info, string mnemonic> : EnumAttr<Moe_Dialect, info, mnemonic> {
-  let assemblyFormat = "`` $value";
-}
+// Such an attribute prints a space of its own, so operations put an empty literal in front of it.
+class MOE_EnumAttr<EnumAttrInfo info, string mnemonic> : EnumAttr<Moe_Dialect, info, mnemonic>;
 
 def MOE_NormKind : MOE_Enum<"NormKind", "formula of a norm over n channels", [
   I32EnumAttrCase<"Rms", 0, "rms">,                         // x * rsqrt(mean x^2 + eps) * w

@@ -38,7 +38,7 @@ def MOE_TopKOp : MOE_WeightedOp<"top_k"> {
       OptionalAttr<MOE_I64>:$groups, OptionalAttr<MOE_I64>:$top_groups);
   let results = (outs MOE_Ids:$ids, MOE_F32:$weights);
   let assemblyFormat = [{
-    $logits $score (`over` $over^)? (`selection_bias` `(` $selection_bias^ `)`)? attr-dict
+    $logits `` $score (`over` `` $over^)? (`selection_bias` `(` $selection_bias^ `)`)? attr-dict
     `:` type($logits) `->` type($ids) `,` type($weights)
   }];
 }
@@ -71,7 +71,7 @@ def MOE_GluOp : MOE_Op<"glu", [Pure]> {
       DefaultValuedAttr<MOE_F64, "0.0">:$up_offset);
   let results = (outs MOE_Act:$result);
   let assemblyFormat = [{
-    $gate `,` $up $activation attr-dict `:` type($gate) `,` type($up) `->` type($result)
+    $gate `,` $up `` $activation attr-dict `:` type($gate) `,` type($up) `->` type($result)
   }];
   let hasVerifier = 1;
 }
@@ -99,7 +99,7 @@ def MOE_ExpertNormOp : MOE_WeightedOp<"expert_norm"> {
       DefaultValuedAttr<MOE_GainAttr, "Gain::Absolute">:$gain);
   let results = (outs MOE_Act:$result);
   let assemblyFormat = [{
-    $input $kind (`weight` `(` $weight^ `)`)? (`gain` $gain^)? attr-dict
+    $input `` $kind (`weight` `(` $weight^ `)`)? (`gain` `` $gain^)? attr-dict
     `:` type($input) `->` type($result)
   }];
 }
