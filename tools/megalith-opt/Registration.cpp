@@ -4,6 +4,7 @@
 
 #include "ir/moe/Moe.h"
 #include "ir/task/Task.h"
+#include "passes/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -19,6 +20,7 @@ void registerDialects(mlir::DialectRegistry &registry) {
 void registerPasses() {
   mlir::registerCanonicalizerPass();
   mlir::registerCSEPass();
+  registerMegalithPasses();
 }
 
 } // namespace megalith

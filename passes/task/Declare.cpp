@@ -1,0 +1,50 @@
+#include "passes/task/Declare.h"
+
+#include "llvm/ADT/BitVector.h"
+
+using namespace mlir;
+
+namespace megalith::task {
+
+OpBuilder declarations(KernelOp kernel) {
+  Block &body = kernel.getBody().front();
+  for (Operation &op : body)
+    if (isa<StageOp>(op))
+      return OpBuilder(&op);
+  return OpBuilder::atBlockEnd(&body);
+}
+
+EdgeOp declareEdge(KernelOp kernel, StringRef name, EdgeKind kind, Role from, ArrayAttr to,
+                   int64_t slots, int64_t arrivals) {
+  OpBuilder builder = declarations(kernel);
+  return EdgeOp::create(builder, kernel.getLoc(), name, static_cast<int64_t>(kernel.edges().size()),
+                        kind, from, to, slots, arrivals, /*offset=*/IntegerAttr());
+}
+
+EdgeOp declareEdge(KernelOp kernel, StringRef name, EdgeKind kind, Role from, ArrayRef<Role> to,
+                   int64_t slots, int64_t arrivals) {
+  SmallVector<Attribute> roles;
+  for (Role role : to)
+    roles.push_back(RoleAttr::get(kernel.getContext(), role));
+  return declareEdge(kernel, name, kind, from, ArrayAttr::get(kernel.getContext(), roles), slots,
+                     arrivals);
+}
+
+std::optional<int64_t> freeSlot(KernelOp kernel) {
+  constexpr unsigned kSlots = 32;
+  llvm::BitVector taken(kSlots);
+  auto take = [&](std::optional<int64_t> slot) {
+    if (slot && *slot >= 0 && *slot < kSlots)
+      taken.set(*slot);
+  };
+  for (auto buffer : kernel.getOps<BufferOp>())
+    take(buffer.getSlot());
+  for (auto weights : kernel.getOps<WeightsOp>())
+    take(weights.getSlot());
+  for (auto exchange : kernel.getOps<ExchangeOp>())
+    take(exchange.getSlot());
+  int free = taken.find_first_unset();
+  return free < 0 ? std::nullopt : std::optional<int64_t>(free);
+}
+
+} // namespace megalith::task

@@ -1,0 +1,186 @@
+//===- MaterializeExchanges.cpp - values become exchanges -------------------===//
+//
+// A value is global memory that one stage writes and another, or the next launch, reads. Which
+// tiles of a writer a reader's tile needs follows from the access maps alone, evaluated tile by
+// tile, so branches of a graph that share no value get no dependence.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/Passes.h"
+#include "passes/task/Declare.h"
+#include "passes/task/Stages.h"
+
+#include "llvm/ADT/BitVector.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace megalith {
+#define GEN_PASS_DEF_MATERIALIZEEXCHANGES
+#include "passes/Passes.h.inc"
+} // namespace megalith
+
+using namespace mlir;
+using namespace megalith;
+using namespace megalith::task;
+
+namespace {
+
+/// One access of a value by a stage.
+struct Use {
+  mutable StageOp stage; // ops' accessors are not const
+  AccessAttr access;
+
+  /// Tiles whose rectangles differ; a stage without static tiles counts as one.
+  int64_t tiles() const { return hasStaticTiles(stage) ? *stage.getTiles() : 1; }
+  bool isKnown() const {
+    return hasStaticTiles(stage) || access.getAt().getValue().getNumDims() == 0;
+  }
+};
+
+struct Uses {
+  SmallVector<Use> writes, reads; // reads of this launch's set
+};
+
+struct MaterializeExchanges : megalith::impl::MaterializeExchangesBase<MaterializeExchanges> {
+  void runOnOperation() override {
+    KernelOp kernel = getOperation();
+    if (failed(checkStages(kernel)))
+      return signalPassFailure();
+    for (BufferOp value : llvm::make_early_inc_range(kernel.getOps<BufferOp>()))
+      if (value.getMutability() == Mutability::Value && failed(materialize(value)))
+        return signalPassFailure();
+    for (auto &[stage, producers] : depends)
+      stage->setAttr(kDepends, ArrayAttr::get(&getContext(), producers.takeVector()));
+  }
+
+  LogicalResult materialize(BufferOp value) {
+    Uses uses = usesOf(value);
+    if (failed(checkCoverage(value, uses)))
+      return failure();
+    for (const Use &read : uses.reads)
+      for (const Use &write : uses.writes)
+        if (meet(write, read))
+          depends[read.stage].insert(FlatSymbolRefAttr::get(write.stage.getSymNameAttr()));
+    for (const Use &read : uses.reads)
+      if (uses.writes.size() == 1 && isKept(uses.writes.front(), read))
+        read.stage->setAttr(kKept,
+                            FlatSymbolRefAttr::get(uses.writes.front().stage.getSymNameAttr()));
+    return replace(value);
+  }
+
+  Uses usesOf(BufferOp value) {
+    Uses uses;
+    for (auto stage : getOperation().getOps<StageOp>()) {
+      for (auto access : stage.getWrites().getAsRange<AccessAttr>())
+        if (access.getBuffer().getValue() == value.getSymName())
+          uses.writes.push_back({stage, access});
+      for (auto access : stage.getReads().getAsRange<AccessAttr>())
+        if (access.getBuffer().getValue() == value.getSymName() &&
+            access.getSet() == task::Set::Current)
+          uses.reads.push_back({stage, access});
+    }
+    return uses;
+  }
+
+  /// Each element is written once, and read only where it is written.
+  LogicalResult checkCoverage(BufferOp value, const Uses &uses) {
+    llvm::BitVector written(value.rows() * value.cols());
+    for (const Use &write : uses.writes) {
+      if (!write.isKnown())
+        return success();
+      for (int64_t tile = 0; tile < write.tiles(); ++tile) {
+        Rectangle rect = rectangleAt(write.access, tile);
+        for (int64_t row = rect.row; row < rect.row + rect.rows; ++row)
+          for (int64_t col = rect.col; col < rect.col + rect.cols; ++col) {
+            if (row >= value.rows() || col >= value.cols())
+              return write.stage.emitOpError()
+                     << "writes row " << row << ", column " << col << " of @" << value.getSymName()
+                     << " in tile " << tile << ", but the value is " << value.rows() << " x "
+                     << value.cols();
+            int64_t at = row * value.cols() + col;
+            if (written.test(at))
+              return write.stage.emitOpError()
+                     << "writes row " << row << ", column " << col << " of @" << value.getSymName()
+                     << " in tile " << tile << ", which another tile writes too";
+            written.set(at);
+          }
+      }
+    }
+    for (const Use &read : uses.reads) {
+      if (!read.isKnown())
+        continue;
+      for (int64_t tile = 0; tile < read.tiles(); ++tile) {
+        Rectangle rect = rectangleAt(read.access, tile);
+        for (int64_t row = rect.row; row < rect.row + rect.rows; ++row)
+          for (int64_t col = rect.col; col < rect.col + rect.cols; ++col)
+            if (row >= value.rows() || col >= value.cols() ||
+                !written.test(row * value.cols() + col))
+              return read.stage.emitOpError()
+                     << "reads row " << row << ", column " << col << " of @" << value.getSymName()
+                     << " in tile " << tile << ", but no stage of this launch writes it";
+      }
+    }
+    return success();
+  }
+
+  /// Does any tile of `read` need a word of `write`?
+  static bool meet(const Use &write, const Use &read) {
+    if (!write.isKnown() || !read.isKnown())
+      return true;
+    for (int64_t r = 0; r < read.tiles(); ++r)
+      for (int64_t w = 0; w < write.tiles(); ++w)
+        if (rectangleAt(write.access, w).overlaps(rectangleAt(read.access, r)))
+          return true;
+    return false;
+  }
+
+  /// Every tile reads exactly what the tile of the same SM wrote, and the writer is a stage whose
+  /// epilogue keeps its slice (a residual sum).
+  static bool isKept(const Use &write, const Use &read) {
+    if (configString(write.stage, "epilogue") != "residual" ||
+        residualOf(read.stage) != read.access || write.stage.getTiles() != read.stage.getTiles() ||
+        !hasStaticTiles(read.stage))
+      return false;
+    for (int64_t tile = 0; tile < read.tiles(); ++tile)
+      if (rectangleAt(write.access, tile) != rectangleAt(read.access, tile))
+        return false;
+    return true;
+  }
+
+  /// Roles that poll the value: whole rows go through the poller, a residual's slice is the
+  /// epilogue's own.
+  ArrayAttr pollersOf(BufferOp value) {
+    bool isPolled = false, isFetched = false;
+    for (auto stage : getOperation().getOps<StageOp>())
+      for (auto access : stage.getReads().getAsRange<AccessAttr>())
+        if (access.getBuffer().getValue() == value.getSymName()) {
+          bool isResidual = residualOf(stage) == access;
+          isPolled |= !isResidual;
+          isFetched |= isResidual && !stage->hasAttr(kKept);
+        }
+    SmallVector<Attribute> roles;
+    if (isPolled || !isFetched)
+      roles.push_back(RoleAttr::get(&getContext(), Role::Poller));
+    if (isFetched)
+      roles.push_back(RoleAttr::get(&getContext(), Role::Epilogue));
+    return ArrayAttr::get(&getContext(), roles);
+  }
+
+  LogicalResult replace(BufferOp value) {
+    KernelOp kernel = getOperation();
+    std::optional<int64_t> slot = value.getSlot() ? value.getSlot() : freeSlot(kernel);
+    if (!slot)
+      return kernel.emitOpError() << "expected at most 32 buffers and weights, but @"
+                                  << value.getSymName() << " finds no free slot";
+    std::string edge = (value.getSymName() + "_words").str();
+    OpBuilder builder(value);
+    ExchangeOp::create(builder, value.getLoc(), value.getSymName(), value.getShape(),
+                       value.getElement(), WordKind::Sentinel, value.getCrossing() ? 3 : 2, *slot,
+                       edge);
+    declareEdge(kernel, edge, EdgeKind::Words, Role::Epilogue, pollersOf(value), 1, 1);
+    value.erase();
+    return success();
+  }
+
+  llvm::MapVector<StageOp, llvm::SetVector<Attribute>> depends;
+};
+
+} // namespace

@@ -1,0 +1,74 @@
+//===- Stages.h - what passes ask of a stage --------------------------------===//
+//
+// The stage level is docs/kernel-contract.md section 7: semantic keys of `config`, places of the
+// accesses, slices of strips. Nothing here changes IR.
+//
+//===----------------------------------------------------------------------===//
+#ifndef MEGALITH_PASSES_TASK_STAGES_H
+#define MEGALITH_PASSES_TASK_STAGES_H
+
+#include "ir/task/Task.h"
+
+#include "mlir/IR/Builders.h"
+
+namespace megalith::task {
+
+/// A key of the stage's config; nothing, null or empty where it is missing or of another type.
+std::optional<int64_t> configInt(StageOp stage, llvm::StringRef key);
+std::optional<double> configFloat(StageOp stage, llvm::StringRef key);
+llvm::StringRef configString(StageOp stage, llvm::StringRef key);
+mlir::FlatSymbolRefAttr configSymbol(StageOp stage, llvm::StringRef key);
+
+/// Adds or replaces a key.
+void setConfig(StageOp stage, llvm::StringRef key, mlir::Attribute value);
+
+/// Attributes that passes leave on stages, beside their declared ones.
+inline constexpr llvm::StringLiteral kDepends = "depends"; ///< stages of this launch it waits for
+inline constexpr llvm::StringLiteral kKept = "kept";       ///< stage whose slice stays in smem
+inline constexpr llvm::StringLiteral kStream = "stream";   ///< what its producer streams, in order
+
+/// Every stage has the config keys and accesses of its kind; the error names the one missing.
+llvm::LogicalResult checkStages(KernelOp kernel);
+
+/// Does the stage multiply streamed weights (linear, expert_up, expert_down)?
+bool isGemv(StageOp stage);
+
+/// The weights a gemv stage streams.
+WeightsOp weightsOf(StageOp stage);
+
+/// The read that brings whole activation rows: a linear stage's x, or null where the stage shares
+/// the rows of another.
+AccessAttr inputOf(StageOp stage);
+
+/// The slice of the residual that the epilogue adds, or null.
+AccessAttr residualOf(StageOp stage);
+
+/// How a gemv stage's strips fall to SMs: SM i has strips [i * unit, (i + 1) * unit).
+struct Slice {
+  int64_t unit;                                              ///< strips a SM
+  int64_t strips;                                            ///< of the matrix
+  int64_t blocks;                                            ///< of K
+  int64_t top() const { return std::min<int64_t>(unit, 8); } ///< most strips of an m-tile
+};
+Slice sliceOf(StageOp stage);
+
+/// Distinct rows of a value or exchange that an access covers at tile `t`, clipped to nothing.
+struct Rectangle {
+  int64_t row, rows, col, cols;
+  bool operator==(const Rectangle &) const = default;
+  bool overlaps(const Rectangle &other) const {
+    return row < other.row + other.rows && other.row < row + rows && col < other.col + other.cols &&
+           other.col < col + cols;
+  }
+};
+Rectangle rectangleAt(AccessAttr access, int64_t tile);
+
+/// SMs that take part: [0, result).
+int64_t smsOf(StageOp stage);
+
+/// Does launch order alone say what the stage writes (tiles known at compile time)?
+bool hasStaticTiles(StageOp stage);
+
+} // namespace megalith::task
+
+#endif // MEGALITH_PASSES_TASK_STAGES_H

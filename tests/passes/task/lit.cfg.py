@@ -1,0 +1,9 @@
+import os
+import lit.formats
+
+config.name = "passes-task"
+config.suffixes = [".mlir"]
+config.test_format = lit.formats.ShTest(execute_external=False)
+config.test_exec_root = os.environ["MEGALITH_LIT_OUT"]
+config.environment["PATH"] = os.environ["MEGALITH_LIT_PATH"]
+config.excludes = ["Inputs"]  # stage-level kernels that the tests share

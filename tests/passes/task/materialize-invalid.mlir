@@ -1,0 +1,58 @@
+// What materialization refuses, by name of the stage, the value and the place.
+// RUN: megalith-opt %s -split-input-file -verify-diagnostics --pass-pipeline='builtin.module(task.kernel(task-materialize-exchanges))'
+
+// A reader needs more than its writer makes.
+task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
+  task.buffer @x [1, 128] bf16 global immutable {slot = 0}
+  task.weights @w1 n 128 k 128 slot 2 rows ["w1"]
+  task.weights @w2 n 128 k 256 slot 3 rows ["w2"]
+  task.buffer @h [1, 256] bf16 global value
+  task.buffer @out [1, 128] bf16 global written {slot = 4}
+  task.stage @one linear tiles 4 sms 4
+      reads [@x[0, 0] 1 x [128], @w1[d0 * 16, 0] 16 x [1]] writes [@h[0, d0 * 32] 1 x [32]]
+      config {n = 128, k = 128, unit = 16, epilogue = "store"} {
+  }
+  // expected-error @+1 {{reads row 0, column 128 of @h in tile 0, but no stage of this launch writes it}}
+  task.stage @two linear tiles 4 sms 4
+      reads [@h[0, 0] 1 x [256], @w2[d0 * 16, 0] 16 x [1]] writes [@out[0, d0 * 32] 1 x [32]]
+      config {n = 128, k = 256, unit = 16, epilogue = "store"} {
+  }
+}
+
+// -----
+
+// Two tiles write the same element.
+task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
+  task.buffer @x [1, 128] bf16 global immutable {slot = 0}
+  task.weights @w1 n 128 k 128 slot 2 rows ["w1"]
+  task.buffer @h [1, 128] bf16 global value
+  // expected-error @+1 {{writes row 0, column 32 of @h in tile 1, which another tile writes too}}
+  task.stage @one linear tiles 4 sms 4
+      reads [@x[0, 0] 1 x [128], @w1[d0 * 16, 0] 16 x [1]] writes [@h[0, d0 * 32] 1 x [33, 128 - d0 * 32]]
+      config {n = 128, k = 128, unit = 16, epilogue = "store"} {
+  }
+}
+
+// -----
+
+// The slices do not cover the matrix.
+task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
+  task.buffer @x [1, 128] bf16 global immutable {slot = 0}
+  task.weights @w1 n 128 k 128 slot 2 rows ["w1"]
+  task.buffer @h [1, 128] bf16 global value
+  // expected-error @+1 {{expected slices of unit strips on 3 SMs to cover 64 strips, but unit is 16}}
+  task.stage @one linear tiles 3 sms 3
+      reads [@x[0, 0] 1 x [128], @w1[d0 * 16, 0] 16 x [1]] writes [@h[0, d0 * 32] 1 x [32]]
+      config {n = 128, k = 128, unit = 16, epilogue = "store"} {
+  }
+}
+
+// -----
+
+// A stage without the numbers of its kind.
+task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
+  task.buffer @x [1, 128] bf16 global value {crossing}
+  // expected-error @+1 {{expected config to hold the integer 'head_dim'}}
+  task.stage @merge merge reads [@x[0, 0] 1 x [128] previous] writes [] config {q_heads = 2} {
+  }
+}
