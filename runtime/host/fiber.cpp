@@ -1,0 +1,64 @@
+#include "runtime/host/fiber.h"
+
+#include <sys/mman.h>
+
+#ifndef __x86_64__
+#error "the host platform's fiber switch is written for x86-64"
+#endif
+
+asm(R"(
+.text
+.globl megalith_switch_stack
+.type megalith_switch_stack, @function
+.p2align 4
+megalith_switch_stack:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size megalith_switch_stack, .-megalith_switch_stack
+)");
+
+namespace megalith::host {
+
+StackArena::~StackArena() {
+  if (base)
+    munmap(base, mapped);
+}
+
+bool StackArena::reserve(size_t count, size_t bytes) {
+  // An odd number of cache lines more than a power of two, or all stack tops would fall into the
+  // same cache set.
+  stride = ((bytes + 63) / 64 * 64) + 9 * 64;
+  mapped = count * stride;
+  void *p = mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED)
+    return false;
+  base = static_cast<unsigned char *>(p);
+  return true;
+}
+
+void *StackArena::prepare(size_t index, void (*entry)()) const {
+  // On entry the stack pointer is 8 mod 16, as after a call: slots are a return address of the
+  // entry (0), the entry, and six registers. The stack grows down from a multiple of 64.
+  auto **top = reinterpret_cast<void **>(low(index) + stride);
+  *--top = nullptr;
+  *--top = reinterpret_cast<void *>(entry);
+  for (int i = 0; i < 6; ++i)
+    *--top = nullptr;
+  return top;
+}
+
+} // namespace megalith::host
