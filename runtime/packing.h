@@ -27,7 +27,7 @@ inline constexpr int64_t kUnitPositions = 16;
 /// Strips in a ring piece: an m-tile of 16 fragment rows.
 inline constexpr int64_t kPieceStrips = 8;
 /// Every word of memory that must be written before it is read: a NaN as fp32 and as bf16 pair.
-inline constexpr uint32_t kPoisonWord = 0x7FBA7FBA;
+inline constexpr uint32_t kPoisonWord = 0x7FC17FC1;
 /// An exchange word that nobody has stored yet.
 inline constexpr uint32_t kEmptyWord = 0xFFFFFFFF;
 

@@ -99,7 +99,7 @@ enum class BufferKind {
 
 enum class BufferInit {
   Empty,  ///< every b32 word 0xFFFFFFFF
-  Poison, ///< a NaN pattern (0x7FBA7FBA): must be written before it is read
+  Poison, ///< a NaN pattern (0x7FC17FC1): must be written before it is read
   Zero,
   Load, ///< the host fills it
 };
@@ -198,6 +198,8 @@ struct Plan {
   int64_t layers = 0;
   int64_t kvHeads = 0; ///< of this rank
   int64_t headDim = 0;
+  int64_t vocab = 0;        ///< tokens are below it; 0: not known, tokens are not checked
+  int64_t cudaVersion = 0;  ///< of the NVRTC that made the cubins, 13000 = 13.0; 0: no cubins
   std::string weightLayout; ///< kWeightLayoutDigest (runtime/packing.h) of the compiler
   std::vector<Kernel> kernels;
   std::vector<Buffer> buffers;

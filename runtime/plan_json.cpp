@@ -175,6 +175,8 @@ template <typename IO> void fields(IO &io, Plan &plan) {
   io.field("layers", plan.layers);
   io.field("kv_heads", plan.kvHeads);
   io.field("head_dim", plan.headDim);
+  io.optional("vocab", plan.vocab);
+  io.optional("cuda_version", plan.cudaVersion);
   io.field("weight_layout", plan.weightLayout);
   io.field("kernels", plan.kernels);
   io.field("buffers", plan.buffers);

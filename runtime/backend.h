@@ -1,0 +1,69 @@
+//===- backend.h - Where a plan runs -----------------------------*- C++ -*-===//
+//
+// What the executor needs of a machine. Two implementations: the CUDA driver (cuda_backend.h) and
+// the host platform's machine (host_backend.h).
+//
+//===----------------------------------------------------------------------===//
+#ifndef MEGALITH_RUNTIME_BACKEND_H
+#define MEGALITH_RUNTIME_BACKEND_H
+
+#include "runtime/abi.h"
+#include "runtime/plan.h"
+#include "runtime/weight_packer.h"
+
+#include "llvm/Support/Error.h"
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace megalith::runtime {
+
+/// One launch, ready to go.
+struct PreparedLaunch {
+  int kernel = -1; ///< as returned by Backend::loadKernel
+  LaunchArgs args = {};
+};
+
+/// How the launches of one call follow each other.
+enum class Chaining {
+  Programmatic, ///< a launch starts while the one before it ends (programmatic dependent launch)
+  Separate,     ///< a launch starts when the one before it is complete
+};
+
+class Backend {
+public:
+  virtual ~Backend() = default;
+
+  /// Memory as kernels address it; lives as long as the backend.
+  using Address = uint64_t;
+
+  /// Refuses a plan that cannot run here.
+  virtual llvm::Error check(const Plan &plan) = 0;
+  /// Loads a kernel of a plan that lies in `folder`; returns its number.
+  virtual llvm::Expected<int> loadKernel(const Plan &plan, const Kernel &kernel,
+                                         llvm::StringRef folder) = 0;
+
+  /// `name` is for messages. 256-byte aligned; contents undefined.
+  virtual llvm::Expected<Address> allocate(llvm::StringRef name, int64_t bytes,
+                                           BufferSpace space) = 0;
+  /// Packs a weight into read-only memory, at once or when it is read.
+  virtual llvm::Expected<Address> place(llvm::StringRef name, WeightPacker packer) = 0;
+  virtual llvm::Error write(Address to, const void *from, int64_t bytes) = 0;
+  virtual llvm::Error read(void *to, Address from, int64_t bytes) = 0;
+  /// Repeats a word; bytes is a multiple of 4.
+  virtual llvm::Error fill(Address to, uint32_t word, int64_t bytes) = 0;
+
+  /// Runs launches in order and waits for them. An error here is the machine's own; the executor
+  /// looks at the fault record first, which tells more.
+  virtual llvm::Error run(std::span<const PreparedLaunch> launches, Chaining chaining) = 0;
+  /// The fault record's address for kernels, and what it holds.
+  virtual FaultRecord *faultAddress() = 0;
+  virtual FaultRecord fault() = 0;
+  /// Whether a failed run ends this backend's usefulness, as a trap on a GPU does.
+  virtual bool losesContext() const = 0;
+};
+
+} // namespace megalith::runtime
+
+#endif // MEGALITH_RUNTIME_BACKEND_H

@@ -1,0 +1,143 @@
+//===- cuda_backend.cpp - Running plans on a GPU --------------------------===//
+
+#include "runtime/cuda_backend.h"
+
+#include "runtime/error.h"
+
+#include "llvm/Support/MemoryBuffer.h"
+
+#include <algorithm>
+#include <thread>
+
+namespace megalith::runtime {
+
+llvm::Expected<std::unique_ptr<CudaBackend>> CudaBackend::create(int ordinal) {
+  auto driver = Driver::open(ordinal);
+  if (!driver)
+    return driver.takeError();
+  std::unique_ptr<CudaBackend> backend(new CudaBackend(std::move(*driver)));
+  auto memory = backend->gpu->allocatePinned(sizeof(FaultRecord), backend->faultOnDevice);
+  if (!memory)
+    return memory.takeError();
+  backend->pinned.push_back(*memory);
+  backend->faultRecord = static_cast<FaultRecord *>(*memory);
+  *backend->faultRecord = {};
+  return backend;
+}
+
+CudaBackend::~CudaBackend() {
+  for (const Loaded &kernel : kernels)
+    gpu->unloadModule(kernel.module);
+  for (Driver::Address address : allocations)
+    gpu->release(address);
+  for (void *memory : pinned)
+    gpu->releasePinned(memory);
+}
+
+llvm::Error CudaBackend::check(const Plan &plan) {
+  int64_t smem = 0;
+  for (const Kernel &kernel : plan.kernels)
+    smem = std::max(smem, kernel.smemBytes);
+  return checkDevice(gpu->info(), plan.target, plan.sms, smem, int(plan.cudaVersion));
+}
+
+llvm::Expected<int> CudaBackend::loadKernel(const Plan &plan, const Kernel &kernel,
+                                            llvm::StringRef folder) {
+  if (kernel.cubin.empty())
+    return problem("kernel '{0}' has no cubin: compile the plan where NVRTC is installed",
+                   kernel.name);
+  const std::string file = (folder + "/" + kernel.cubin).str();
+  auto cubin = llvm::MemoryBuffer::getFile(file);
+  if (!cubin)
+    return problem("kernel '{0}': {1}: {2}; compile the plan again", kernel.name, file,
+                   cubin.getError().message());
+  auto module = gpu->loadModule((*cubin)->getBuffer(), file, int(plan.cudaVersion));
+  if (!module)
+    return module.takeError();
+  auto function = gpu->function(*module, kernel.name, kernel.smemBytes);
+  if (!function) {
+    gpu->unloadModule(*module);
+    return function.takeError();
+  }
+  kernels.push_back({*module, *function, unsigned(plan.sms), unsigned(kernel.threads),
+                     unsigned(kernel.smemBytes)});
+  return int(kernels.size()) - 1;
+}
+
+llvm::Expected<Backend::Address> CudaBackend::allocate(llvm::StringRef name, int64_t bytes,
+                                                       BufferSpace space) {
+  if (space == BufferSpace::Pinned) {
+    Address address = 0;
+    auto memory = gpu->allocatePinned(bytes, address);
+    if (!memory)
+      return problem("buffer '{0}': {1}", name, llvm::toString(memory.takeError()));
+    pinned.push_back(*memory);
+    return address;
+  }
+  auto address = gpu->allocate(bytes);
+  if (!address)
+    return problem("buffer '{0}': {1}", name, llvm::toString(address.takeError()));
+  allocations.push_back(*address);
+  return *address;
+}
+
+llvm::Expected<Backend::Address> CudaBackend::place(llvm::StringRef name, WeightPacker packer) {
+  auto address = allocate(name, weightBytes(packer.weight()), BufferSpace::Device);
+  if (!address)
+    return address.takeError();
+  const int64_t bytes = segmentBytes(packer.weight());
+  const unsigned threads = std::max(1u, std::thread::hardware_concurrency());
+  std::vector<unsigned char> staging(bytes);
+  for (int64_t segment = 0; segment < segmentCount(packer.weight()); ++segment) {
+    packer.pack(segment, staging.data(), threads);
+    if (auto error = write(*address + uint64_t(segment * bytes), staging.data(), bytes))
+      return error;
+  }
+  return *address;
+}
+
+llvm::Error CudaBackend::write(Address to, const void *from, int64_t bytes) {
+  return gpu->copyToDevice(to, from, bytes);
+}
+
+llvm::Error CudaBackend::read(void *to, Address from, int64_t bytes) {
+  return gpu->copyToHost(to, from, bytes);
+}
+
+llvm::Error CudaBackend::fill(Address to, uint32_t word, int64_t bytes) {
+  return gpu->fill(to, word, bytes);
+}
+
+llvm::Error CudaBackend::enqueue(std::span<const PreparedLaunch> launches, Chaining chaining) {
+  for (size_t i = 0; i < launches.size(); ++i) {
+    const Loaded &kernel = kernels[launches[i].kernel];
+    // Where no launch runs before it, a cooperative launch guarantees that all CTAs fit at once;
+    // behind a programmatic edge the CTAs take the places of the launch before (DESIGN section 3).
+    const bool programmatic = chaining == Chaining::Programmatic && i > 0;
+    const LaunchOptions options = {.ctas = kernel.ctas,
+                                   .threads = kernel.threads,
+                                   .smemBytes = kernel.smemBytes,
+                                   .programmatic = programmatic,
+                                   .cooperative = !programmatic};
+    if (auto error = gpu->launch(kernel.function, options, &launches[i].args))
+      return error;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error CudaBackend::run(std::span<const PreparedLaunch> launches, Chaining chaining) {
+  *faultRecord = {};
+  if (auto error = enqueue(launches, chaining))
+    return error;
+  return gpu->synchronize();
+}
+
+FaultRecord *CudaBackend::faultAddress() {
+  return reinterpret_cast<FaultRecord *>(faultOnDevice);
+}
+
+FaultRecord CudaBackend::fault() {
+  return *faultRecord;
+}
+
+} // namespace megalith::runtime

@@ -1,0 +1,293 @@
+//===- execute.cpp - Setting up and running plans -------------------------===//
+
+#include "runtime/execute.h"
+
+#include "runtime/error.h"
+
+#include <algorithm>
+
+namespace megalith::runtime {
+
+Executor::Key Executor::key(const Plan &plan, llvm::StringRef name, int64_t layer) {
+  const Buffer *buffer = plan.buffer(name);
+  const Weight *weight = buffer ? nullptr : plan.weight(name);
+  const bool perLayer = buffer ? buffer->perLayer : weight && weight->perLayer;
+  return {name.str(), perLayer ? layer : -1};
+}
+
+int64_t Executor::bufferBytes(const Buffer &buffer) const {
+  return buffer.kind == BufferKind::Kv ? buffer.bytes * options.poolPages
+                                       : buffer.bytes * buffer.sets;
+}
+
+bool Executor::isBound(const SlotBinding &slot) const {
+  return (slot.role != SlotRole::Tap && slot.role != SlotRole::Input) ||
+         options.optionalBuffers.count(slot.name);
+}
+
+llvm::Expected<std::unique_ptr<Executor>> Executor::create(const Plan &plan, llvm::StringRef folder,
+                                                           Backend &backend,
+                                                           const OpenTensor &openTensor,
+                                                           const ExecuteOptions &options) {
+  if (auto error = validate(plan))
+    return error;
+  ExecuteOptions checked = options;
+  const int64_t launches = int64_t(plan.launches.size());
+  if (checked.launchCount < 0)
+    checked.launchCount = launches - checked.firstLaunch;
+  if (checked.firstLaunch < 0 || checked.launchCount < 1 ||
+      checked.firstLaunch + checked.launchCount > launches)
+    return problem("launches [{0}, {1}) were asked for, the plan has {2}", checked.firstLaunch,
+                   checked.firstLaunch + checked.launchCount, launches);
+  if (checked.maxPages < 1 || checked.poolPages < 1)
+    return problem("{0} pages a sequence and {1} in a pool, expected at least 1", checked.maxPages,
+                   checked.poolPages);
+  for (const std::string &name : checked.optionalBuffers)
+    if (!plan.buffer(name))
+      return problem("the plan has no buffer '{0}'; was it compiled with this tap?", name);
+  if (auto error = backend.check(plan))
+    return error;
+  std::unique_ptr<Executor> executor(new Executor(plan, backend, checked));
+  if (auto error = executor->setUp(folder, openTensor))
+    return error;
+  return executor;
+}
+
+llvm::Error Executor::setUp(llvm::StringRef folder, const OpenTensor &openTensor) {
+  step.descriptor.launch_base = options.launchBase;
+  for (int64_t i = options.firstLaunch; i < options.firstLaunch + options.launchCount; ++i) {
+    const Launch &launch = plan.launches[i];
+    const Kernel &kernel = *plan.kernel(launch.kernel);
+    if (!kernels.count(kernel.name)) {
+      auto number = backend.loadKernel(plan, kernel, folder);
+      if (!number)
+        return number.takeError();
+      kernels[kernel.name] = *number;
+    }
+    for (const SlotBinding &slot : kernel.slots)
+      if (isBound(slot))
+        if (auto error = setUpSlot(slot, launch.layer + slot.layerOffset, openTensor))
+          return error;
+  }
+  auto descriptorAt =
+      backend.allocate("step descriptor", sizeof(StepDescriptor), BufferSpace::Device);
+  if (!descriptorAt)
+    return descriptorAt.takeError();
+  descriptor = *descriptorAt;
+  auto tableAt =
+      backend.allocate("page table", kMaxRows * options.maxPages * 4, BufferSpace::Device);
+  if (!tableAt)
+    return tableAt.takeError();
+  pageTable = *tableAt;
+  return llvm::Error::success();
+}
+
+llvm::Error Executor::setUpSlot(const SlotBinding &slot, int64_t layer,
+                                const OpenTensor &openTensor) {
+  const Key which = key(plan, slot.name, layer);
+  if (addresses.count(which))
+    return llvm::Error::success();
+  const std::string label =
+      which.second < 0 ? slot.name : slot.name + "[" + std::to_string(layer) + "]";
+  if (const Buffer *buffer = plan.buffer(slot.name)) {
+    auto address = backend.allocate(label, bufferBytes(*buffer), buffer->space);
+    if (!address)
+      return address.takeError();
+    addresses[which] = *address;
+    return initialise(*buffer, *address);
+  }
+  auto packer = WeightPacker::open(*plan.weight(slot.name), layer, openTensor);
+  if (!packer)
+    return packer.takeError();
+  auto address = backend.place(label, std::move(*packer));
+  if (!address)
+    return address.takeError();
+  addresses[which] = *address;
+  return llvm::Error::success();
+}
+
+llvm::Error Executor::initialise(const Buffer &buffer, Address address) {
+  // What the host loads is poisoned first, so that a forgotten load is noticed.
+  const uint32_t word = buffer.init == BufferInit::Empty  ? kEmptyWord
+                        : buffer.init == BufferInit::Zero ? 0
+                                                          : kPoisonWord;
+  return backend.fill(address, word, bufferBytes(buffer));
+}
+
+llvm::Error Executor::setStep(std::span<const StepSequence> sequences) {
+  auto built = buildStep(sequences, {.rows = plan.rows,
+                                     .maxPages = options.maxPages,
+                                     .poolPages = options.poolPages,
+                                     .vocab = plan.vocab});
+  if (!built)
+    return built.takeError();
+  built->descriptor.launch_base = launchBase();
+  step = std::move(*built);
+  hasStep = true;
+  return upload();
+}
+
+llvm::Error Executor::upload() {
+  if (auto error = backend.write(descriptor, &step.descriptor, sizeof(StepDescriptor)))
+    return error;
+  return backend.write(pageTable, step.pageTable.data(), int64_t(step.pageTable.size()) * 4);
+}
+
+PreparedLaunch Executor::prepare(int64_t index) const {
+  const Launch &launch = plan.launches[index];
+  const Kernel &kernel = *plan.kernel(launch.kernel);
+  PreparedLaunch prepared;
+  prepared.kernel = kernels.lookup(kernel.name);
+  LaunchArgs &args = prepared.args;
+  args.step = reinterpret_cast<const StepDescriptor *>(descriptor);
+  args.page_table = reinterpret_cast<const int32_t *>(pageTable);
+  args.max_pages = int32_t(options.maxPages);
+  args.layer = int32_t(launch.layer);
+  args.launch_in_step = uint32_t(index);
+  args.flags = options.flags;
+  args.deadline_ns = options.deadlineNs;
+  args.delay_seed = options.delaySeed;
+  args.fault = backend.faultAddress();
+  for (const SlotBinding &slot : kernel.slots)
+    if (isBound(slot))
+      args.buffer[slot.slot] = reinterpret_cast<void *>(
+          addresses.at(key(plan, slot.name, launch.layer + slot.layerOffset)));
+  return prepared;
+}
+
+llvm::Error Executor::runLaunches(int64_t first, int64_t count) {
+  if (lost)
+    return problem("the GPU context was lost by an earlier fault: start again");
+  if (!hasStep)
+    return problem("no step: say what to compute with setStep first");
+  if (first < options.firstLaunch || count < 1 ||
+      first + count > options.firstLaunch + options.launchCount)
+    return problem("launches [{0}, {1}) are not set up, [{2}, {3}) are", first, first + count,
+                   options.firstLaunch, options.firstLaunch + options.launchCount);
+  std::vector<PreparedLaunch> launches;
+  for (int64_t i = first; i < first + count; ++i)
+    launches.push_back(prepare(i));
+  if (auto error = backend.run(launches, options.chaining)) {
+    lost = backend.losesContext();
+    const FaultRecord fault = backend.fault();
+    return fault.valid ? describeFault(fault, std::move(error)) : std::move(error);
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error Executor::runStep() {
+  if (auto error = runLaunches(0, int64_t(plan.launches.size())))
+    return error;
+  return finishStep();
+}
+
+llvm::Error Executor::finishStep() {
+  step.descriptor.launch_base += plan.launches.size();
+  return upload();
+}
+
+llvm::Error Executor::describeFault(const FaultRecord &fault, llvm::Error cause) const {
+  const uint64_t inStep = fault.launch - launchBase();
+  std::string who = llvm::formatv("launch {0}", fault.launch).str();
+  std::string edgeName = llvm::formatv("edge {0}", fault.edge).str();
+  if (inStep < plan.launches.size()) {
+    const Launch &launch = plan.launches[inStep];
+    const Kernel &kernel = *plan.kernel(launch.kernel);
+    who += llvm::formatv(" (kernel {0}, layer {1})", kernel.name, launch.layer).str();
+    if (fault.edge < kernel.edges.size()) {
+      const Edge &edge = kernel.edges[fault.edge];
+      edgeName += llvm::formatv(" '{0}' ({1} -> {2})", edge.name, edge.from, edge.to).str();
+    }
+  }
+  return problem("{0}: SM {1}, warp {2} waited longer than {3} ms for {4}: expected {5}, saw {6}; "
+                 "{7}",
+                 who, fault.sm, fault.warp, options.deadlineNs / 1'000'000, edgeName,
+                 fault.expected, fault.seen, llvm::toString(std::move(cause)));
+}
+
+llvm::Expected<Executor::Address> Executor::locate(llvm::StringRef name, int64_t layer, int64_t set,
+                                                   int64_t bytes) {
+  const Buffer *buffer = plan.buffer(name);
+  if (!buffer)
+    return problem("the plan has no buffer '{0}'", name);
+  auto it = addresses.find(key(plan, name, layer));
+  if (it == addresses.end())
+    return problem("buffer '{0}' of layer {1} is not set up: none of the launches binds it", name,
+                   layer);
+  const int64_t sets = bufferBytes(*buffer) / buffer->bytes;
+  if (set < 0 || set >= sets || bytes > buffer->bytes)
+    return problem("buffer '{0}': set {1} of {2}, {3} of its {4} bytes", name, set, sets, bytes,
+                   buffer->bytes);
+  return it->second + uint64_t(set * buffer->bytes);
+}
+
+llvm::Expected<std::vector<unsigned char>> Executor::readBuffer(llvm::StringRef name, int64_t layer,
+                                                                int64_t set) {
+  auto address = locate(name, layer, set, 0);
+  if (!address)
+    return address.takeError();
+  std::vector<unsigned char> bytes(plan.buffer(name)->bytes);
+  if (auto error = backend.read(bytes.data(), *address, int64_t(bytes.size())))
+    return error;
+  return bytes;
+}
+
+llvm::Error Executor::writeBuffer(llvm::StringRef name, std::span<const unsigned char> bytes,
+                                  int64_t layer, int64_t set) {
+  auto address = locate(name, layer, set, int64_t(bytes.size()));
+  if (!address)
+    return address.takeError();
+  return backend.write(*address, bytes.data(), int64_t(bytes.size()));
+}
+
+llvm::Error Executor::resetBuffer(llvm::StringRef name) {
+  const Buffer *buffer = plan.buffer(name);
+  if (!buffer)
+    return problem("the plan has no buffer '{0}'", name);
+  for (const auto &[which, address] : addresses)
+    if (which.first == name)
+      if (auto error = initialise(*buffer, address))
+        return error;
+  return llvm::Error::success();
+}
+
+namespace {
+
+const Buffer *kvBuffer(const Plan &plan) {
+  auto it = std::find_if(plan.buffers.begin(), plan.buffers.end(),
+                         [](const Buffer &buffer) { return buffer.kind == BufferKind::Kv; });
+  return it == plan.buffers.end() ? nullptr : &*it;
+}
+
+} // namespace
+
+llvm::Error Executor::writeKv(int64_t layer, std::span<const int32_t> pages, int64_t position,
+                              std::span<const uint16_t> key, std::span<const uint16_t> value) {
+  const Buffer *buffer = kvBuffer(plan);
+  if (!buffer)
+    return problem("the plan has no KV pages");
+  const int32_t page = pages[position / kPagePositions];
+  auto bytes = readBuffer(buffer->name, layer, page);
+  if (!bytes)
+    return bytes.takeError();
+  const int32_t first[] = {0};
+  runtime::writeKv({plan.kvHeads, plan.headDim}, bytes->data(), first, position % kPagePositions,
+                   key, value);
+  return writeBuffer(buffer->name, *bytes, layer, page);
+}
+
+llvm::Error Executor::readKv(int64_t layer, std::span<const int32_t> pages, int64_t position,
+                             std::span<uint16_t> key, std::span<uint16_t> value) {
+  const Buffer *buffer = kvBuffer(plan);
+  if (!buffer)
+    return problem("the plan has no KV pages");
+  auto bytes = readBuffer(buffer->name, layer, pages[position / kPagePositions]);
+  if (!bytes)
+    return bytes.takeError();
+  const int32_t first[] = {0};
+  runtime::readKv({plan.kvHeads, plan.headDim}, bytes->data(), first, position % kPagePositions,
+                  key, value);
+  return llvm::Error::success();
+}
+
+} // namespace megalith::runtime

@@ -1,0 +1,112 @@
+//===- execute.h - Running a plan --------------------------------*- C++ -*-===//
+//
+// Sets up a plan's buffers and weights on a backend and runs its steps, whole or launch by launch.
+//
+//===----------------------------------------------------------------------===//
+#ifndef MEGALITH_RUNTIME_EXECUTE_H
+#define MEGALITH_RUNTIME_EXECUTE_H
+
+#include "runtime/backend.h"
+#include "runtime/packing.h"
+#include "runtime/step.h"
+
+#include "llvm/ADT/StringMap.h"
+
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+namespace megalith::runtime {
+
+struct ExecuteOptions {
+  int64_t maxPages = 4;   ///< of one sequence
+  int64_t poolPages = 16; ///< of each layer's pool
+  /// Launches that will be run: the weights and buffers of others are not set up. All by default.
+  int64_t firstLaunch = 0;
+  int64_t launchCount = -1;
+  /// Buffers with role tap or input to bind; the others' slots stay null.
+  std::set<std::string> optionalBuffers;
+  uint64_t deadlineNs = 2'000'000'000; ///< of one wait
+  uint32_t flags = 0;                  ///< LaunchFlags
+  uint64_t delaySeed = 0;
+  uint64_t launchBase = 0; ///< number of the first step's first launch
+  Chaining chaining = Chaining::Programmatic;
+};
+
+/// A plan set up on a backend. One step at a time.
+class Executor {
+public:
+  /// Checks the plan against the backend, loads kernels, allocates and initialises buffers, packs
+  /// weights. `folder` holds plan.json; `backend` must outlive the executor.
+  static llvm::Expected<std::unique_ptr<Executor>> create(const Plan &plan, llvm::StringRef folder,
+                                                          Backend &backend,
+                                                          const OpenTensor &openTensor,
+                                                          const ExecuteOptions &options);
+
+  /// Makes `sequences` the step that launches work on, after checking the preconditions; nothing
+  /// runs yet.
+  llvm::Error setStep(std::span<const StepSequence> sequences);
+
+  /// Runs all launches of the step, then moves the launch counter on.
+  llvm::Error runStep();
+  /// Runs launches [first, first + count) of the step and leaves the counter alone: for tests of
+  /// one layer. Launches of a step should be run in order.
+  llvm::Error runLaunches(int64_t first, int64_t count);
+  /// Moves the counter on by a step, as runStep does.
+  llvm::Error finishStep();
+
+  uint64_t launchBase() const { return step.descriptor.launch_base; }
+  /// Number of launch `index` of the current step; its set of a words buffer is number % sets.
+  uint64_t launchNumber(int64_t index) const { return launchBase() + uint64_t(index); }
+
+  /// Reads a buffer back: set `set` of `layer` (0 where it has no layers).
+  llvm::Expected<std::vector<unsigned char>> readBuffer(llvm::StringRef name, int64_t layer = 0,
+                                                        int64_t set = 0);
+  /// Writes one set from its start, e.g. crossing words for a launch that runs alone.
+  llvm::Error writeBuffer(llvm::StringRef name, std::span<const unsigned char> bytes,
+                          int64_t layer = 0, int64_t set = 0);
+  /// Fills every set of a buffer as its init says (empty, poison, zero).
+  llvm::Error resetBuffer(llvm::StringRef name);
+
+  /// K (after norm and RoPE) and V of one position of a sequence with this page table, in the pool
+  /// of `layer`: [heads][dim] bf16 each.
+  llvm::Error writeKv(int64_t layer, std::span<const int32_t> pages, int64_t position,
+                      std::span<const uint16_t> key, std::span<const uint16_t> value);
+  llvm::Error readKv(int64_t layer, std::span<const int32_t> pages, int64_t position,
+                     std::span<uint16_t> key, std::span<uint16_t> value);
+
+  const Plan &getPlan() const { return plan; }
+
+private:
+  using Address = Backend::Address;
+  Executor(Plan plan, Backend &backend, const ExecuteOptions &options)
+      : plan(std::move(plan)), backend(backend), options(options) {}
+
+  llvm::Error setUp(llvm::StringRef folder, const OpenTensor &openTensor);
+  llvm::Error setUpSlot(const SlotBinding &slot, int64_t layer, const OpenTensor &openTensor);
+  llvm::Error initialise(const Buffer &buffer, Address address);
+  int64_t bufferBytes(const Buffer &buffer) const;
+  bool isBound(const SlotBinding &slot) const;
+  llvm::Expected<Address> locate(llvm::StringRef name, int64_t layer, int64_t set, int64_t bytes);
+  llvm::Error upload();
+  PreparedLaunch prepare(int64_t index) const;
+  llvm::Error describeFault(const FaultRecord &fault, llvm::Error cause) const;
+
+  /// A buffer or weight of one layer (-1: of none).
+  using Key = std::pair<std::string, int64_t>;
+  static Key key(const Plan &plan, llvm::StringRef name, int64_t layer);
+
+  Plan plan;
+  Backend &backend;
+  ExecuteOptions options;
+  std::map<Key, Address> addresses;
+  llvm::StringMap<int> kernels;
+  Step step;
+  bool hasStep = false, lost = false;
+  Address descriptor = 0, pageTable = 0;
+};
+
+} // namespace megalith::runtime
+
+#endif // MEGALITH_RUNTIME_EXECUTE_H

@@ -1,0 +1,62 @@
+//===- weight_packer.h - From checkpoint tensors to memory -------*- C++ -*-===//
+//
+// A plan's weight says which tensors it is made of, how they are transformed and how it lies in
+// memory. Packing takes rows one at a time, so neither side needs a whole tensor.
+//
+//===----------------------------------------------------------------------===//
+#ifndef MEGALITH_RUNTIME_WEIGHT_PACKER_H
+#define MEGALITH_RUNTIME_WEIGHT_PACKER_H
+
+#include "runtime/plan.h"
+
+#include <functional>
+#include <span>
+#include <vector>
+
+namespace megalith::runtime {
+
+/// Reads row `row` of an opened tensor (leading dimensions flattened) as bf16 bits, all columns.
+/// Cannot fail; may be called from several threads.
+using TensorRow = std::function<void(int64_t row, std::span<uint16_t> out)>;
+
+/// Opens a checkpoint tensor of the given shape; `gain` as in WeightPart.
+using OpenTensor = std::function<llvm::Expected<TensorRow>(
+    const std::string &name, const std::vector<int64_t> &shape, bool gain)>;
+
+/// Bytes of a weight of one layer: an expert bank is `experts` segments of the same size,
+/// everything else one segment.
+int64_t segmentBytes(const Weight &weight);
+int64_t segmentCount(const Weight &weight);
+inline int64_t weightBytes(const Weight &weight) {
+  return segmentBytes(weight) * segmentCount(weight);
+}
+
+/// A weight of one layer with its tensors opened.
+class WeightPacker {
+public:
+  /// Opens every tensor; `layer` replaces {layer}.
+  static llvm::Expected<WeightPacker> open(const Weight &weight, int64_t layer,
+                                           const OpenTensor &openTensor);
+
+  const Weight &weight() const { return spec; }
+
+  /// Fills `out` (segmentBytes) with a segment, padding included, on up to `threads` threads.
+  void pack(int64_t segment, unsigned char *out, unsigned threads = 1) const;
+
+  /// Row `row` (0..n-1, after stacking) of a segment, k bf16 numbers as bits. For gate/up, row 2i
+  /// is gate i and row 2i+1 up i.
+  void row(int64_t segment, int64_t row, std::span<uint16_t> out) const;
+
+private:
+  explicit WeightPacker(Weight weight) : spec(std::move(weight)) {}
+  void partRow(size_t part, int64_t segment, int64_t row, std::span<uint16_t> out) const;
+
+  Weight spec;
+  std::vector<int64_t> partRows; ///< rows of each part in a segment
+  /// [part][expert], or [part][0] where one tensor serves all experts.
+  std::vector<std::vector<TensorRow>> tensors;
+};
+
+} // namespace megalith::runtime
+
+#endif // MEGALITH_RUNTIME_WEIGHT_PACKER_H

@@ -1,0 +1,204 @@
+//===- WeightPackerTest.cpp - Checkpoint tensors to packed memory ---------===//
+
+#include "tests/runtime/TinyPlan.h"
+
+#include "runtime/weight_packer.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+#include <mutex>
+#include <set>
+
+using namespace megalith::runtime;
+using Catch::Matchers::Contains;
+
+namespace {
+
+/// Small integers as bf16, different for each tensor; their sums with 1 are exact.
+uint16_t bits(float value) {
+  uint32_t word;
+  std::memcpy(&word, &value, 4);
+  return uint16_t(word >> 16);
+}
+uint16_t element(const std::string &tensor, int64_t row, int64_t column) {
+  return bits(float((std::hash<std::string>()(tensor) % 7 + row * 13 + column * 3) % 100));
+}
+
+struct Source {
+  std::vector<std::string> opened;
+  OpenTensor open() {
+    return [this](const std::string &name, const std::vector<int64_t> &shape,
+                  bool) -> llvm::Expected<TensorRow> {
+      opened.push_back(name);
+      if (name == "missing")
+        return llvm::createStringError(llvm::inconvertibleErrorCode(), "no such tensor");
+      return TensorRow([name, columns = shape.back()](int64_t row, std::span<uint16_t> out) {
+        REQUIRE(int64_t(out.size()) == columns);
+        for (int64_t c = 0; c < columns; ++c)
+          out[c] = element(name, row, c);
+      });
+    };
+  }
+};
+
+WeightPacker open(const Weight &weight, int64_t layer = 3) {
+  Source source;
+  auto packer = WeightPacker::open(weight, layer, source.open());
+  REQUIRE(bool(packer));
+  return std::move(*packer);
+}
+
+std::vector<uint16_t> row(const WeightPacker &packer, int64_t segment, int64_t index) {
+  std::vector<uint16_t> values(packer.weight().k);
+  packer.row(segment, index, values);
+  return values;
+}
+
+/// Columns [first, first + count) of a tensor's row.
+std::vector<uint16_t> tensorRow(const std::string &name, int64_t index, int64_t count,
+                                int64_t first = 0) {
+  std::vector<uint16_t> values;
+  for (int64_t c = first; c < first + count; ++c)
+    values.push_back(element(name, index, c));
+  return values;
+}
+
+Weight single(std::vector<int64_t> shape, std::vector<Transform> transforms, int64_t n, int64_t k) {
+  return {.name = "w",
+          .form = WeightForm::Table,
+          .n = n,
+          .k = k,
+          .perLayer = false,
+          .parts = {{.tensor = "t", .shape = shape, .transforms = transforms}}};
+}
+
+} // namespace
+
+TEST_CASE("parts are stacked, names get the layer") {
+  Source source;
+  auto packer = WeightPacker::open(*tinyPlan().weight("qkv"), 5, source.open());
+  REQUIRE(bool(packer));
+  CHECK(source.opened == std::vector<std::string>{"model.layers.5.q.weight",
+                                                  "model.layers.5.k.weight",
+                                                  "model.layers.5.v.weight"});
+  CHECK(row(*packer, 0, 0) == tensorRow("model.layers.5.q.weight", 0, 128));
+  CHECK(row(*packer, 0, 16) == tensorRow("model.layers.5.k.weight", 0, 128));
+  CHECK(row(*packer, 0, 47) == tensorRow("model.layers.5.v.weight", 15, 128));
+}
+
+TEST_CASE("an expert bank pairs gate with up, one segment an expert") {
+  const WeightPacker packer = open(*tinyPlan().weight("expert_up"));
+  const StripLayout layout(64, 128);
+  CHECK(segmentCount(packer.weight()) == 3);
+  CHECK(segmentBytes(packer.weight()) == layout.bytes());
+  std::vector<unsigned char> bytes(layout.bytes(), 0xAA), again(layout.bytes(), 0xBB);
+  packer.pack(2, bytes.data());
+  packer.pack(2, again.data(), 3);
+  CHECK(bytes == again); // on any number of threads
+  std::vector<uint16_t> values(128);
+  unpackRow(layout, bytes.data(), 2 * 31, values);
+  CHECK(values == tensorRow("model.layers.3.mlp.2.gate.weight", 31, 128));
+  unpackRow(layout, bytes.data(), 2 * 31 + 1, values);
+  CHECK(values == tensorRow("model.layers.3.mlp.2.up.weight", 31, 128));
+}
+
+TEST_CASE("one tensor may hold all experts") {
+  Weight weight = {.name = "w",
+                   .n = 4,
+                   .k = 128,
+                   .experts = 3,
+                   .perLayer = false,
+                   .parts = {{.tensor = "t", .shape = {3, 4, 128}}}};
+  const WeightPacker packer = open(weight);
+  CHECK(row(packer, 2, 1) == tensorRow("t", 9, 128));
+}
+
+TEST_CASE("each transform") {
+  SECTION("slice of rows and of columns") {
+    const WeightPacker packer = open(single({8, 16},
+                                            {{.axis = Axis::Rows, .first = 2, .count = 4},
+                                             {.axis = Axis::Columns, .first = 5, .count = 6}},
+                                            4, 6));
+    CHECK(row(packer, 0, 3) == tensorRow("t", 5, 6, 5));
+  }
+  SECTION("pad of rows and of columns") {
+    const WeightPacker packer =
+        open(single({2, 4},
+                    {{.kind = TransformKind::Pad, .axis = Axis::Rows, .count = 3},
+                     {.kind = TransformKind::Pad, .axis = Axis::Columns, .count = 6}},
+                    3, 6));
+    auto want = tensorRow("t", 1, 4);
+    want.resize(6, 0);
+    CHECK(row(packer, 0, 1) == want);
+    CHECK(row(packer, 0, 2) == std::vector<uint16_t>(6, 0));
+  }
+  SECTION("permute, group by group") {
+    const WeightPacker packer =
+        open(single({6, 4}, {{.kind = TransformKind::Permute, .order = {2, 0, 1}}}, 6, 4));
+    CHECK(row(packer, 0, 0) == tensorRow("t", 2, 4));
+    CHECK(row(packer, 0, 4) == tensorRow("t", 3, 4));
+  }
+  SECTION("interleave") {
+    const WeightPacker packer =
+        open(single({6, 4}, {{.kind = TransformKind::Interleave, .groups = 2}}, 6, 4));
+    CHECK(row(packer, 0, 0) == tensorRow("t", 0, 4));
+    CHECK(row(packer, 0, 1) == tensorRow("t", 3, 4));
+    CHECK(row(packer, 0, 4) == tensorRow("t", 2, 4));
+  }
+  SECTION("transforms apply in order") { // interleave, then rows 1..3 of the result
+    const WeightPacker packer = open(single({6, 4},
+                                            {{.kind = TransformKind::Interleave, .groups = 2},
+                                             {.axis = Axis::Rows, .first = 1, .count = 3}},
+                                            3, 4));
+    CHECK(row(packer, 0, 0) == tensorRow("t", 3, 4));
+    CHECK(row(packer, 0, 2) == tensorRow("t", 4, 4));
+  }
+  SECTION("1 + w") {
+    const WeightPacker packer = open(single({1, 4}, {{.kind = TransformKind::AddOne}}, 1, 4));
+    const auto plain = tensorRow("t", 0, 4);
+    const auto values = row(packer, 0, 0);
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t word = uint32_t(plain[i]) << 16;
+      float value;
+      std::memcpy(&value, &word, 4);
+      CHECK(values[i] == bits(value + 1));
+    }
+  }
+}
+
+TEST_CASE("vectors are padded, fp32 where asked; tables are rows; frequencies need no tensor") {
+  Weight weight = {.name = "v",
+                   .form = WeightForm::Vector,
+                   .element = Element::F32,
+                   .k = 100,
+                   .perLayer = false,
+                   .parts = {{.tensor = "t", .shape = {100}}}};
+  const WeightPacker packer = open(weight);
+  REQUIRE(segmentBytes(packer.weight()) == 512);
+  std::vector<float> values(128, 77);
+  packer.pack(0, reinterpret_cast<unsigned char *>(values.data()));
+  for (int i = 0; i < 128; ++i)
+    CHECK((i < 100 ? bits(values[i]) == element("t", 0, i) : values[i] == 0));
+
+  const WeightPacker table = open(single({8, 16}, {}, 8, 16));
+  std::vector<uint16_t> rows(8 * 16);
+  REQUIRE(segmentBytes(table.weight()) == 2 * int64_t(rows.size()));
+  table.pack(0, reinterpret_cast<unsigned char *>(rows.data()));
+  CHECK(rows[5 * 16 + 7] == element("t", 5, 7));
+
+  const WeightPacker frequencies = open(*tinyPlan().weight("inv_freq"));
+  std::vector<float> inverse(8);
+  REQUIRE(segmentBytes(frequencies.weight()) == 32);
+  frequencies.pack(0, reinterpret_cast<unsigned char *>(inverse.data()));
+  CHECK(inverse == inverseFrequencies(16, 1e4));
+}
+
+TEST_CASE("a tensor that cannot be opened is named with its weight") {
+  Source source;
+  Weight weight = single({8, 16}, {}, 8, 16);
+  weight.parts[0].tensor = "missing";
+  auto packer = WeightPacker::open(weight, 4, source.open());
+  REQUIRE(!packer);
+  CHECK_THAT(llvm::toString(packer.takeError()), Contains("weight 'w' of layer 4: no such tensor"));
+}
