@@ -14,6 +14,7 @@
 #ifndef M0_NAME
 #define M0_NAME m0
 #endif
+#define M0_KERNEL(NAME) MEGALITH_KERNEL(NAME) // so that M0_NAME is expanded
 
 namespace megalith::M0_NAME {
 
@@ -155,7 +156,7 @@ MEGALITH_DEVICE void epilogue(Cta &cta) {
   }
 }
 
-MEGALITH_KERNEL(M0_NAME) {
+M0_KERNEL(M0_NAME) {
   Cta cta(args);
   start_delay(cta);
   setup<w_full, w_free, x_full, x_free, p_full, p_free>(cta);
