@@ -29,14 +29,17 @@ template <int Id, uint32_t Offset, int Slots, int Arrivals> struct MbarrierEdge 
   }
 };
 
+namespace detail {
+template <class E, class Cta> MEGALITH_DEVICE void init_barriers(const Cta &cta) {
+  for (int slot = 0; slot < E::kSlots; ++slot)
+    platform::mbarrier_init(E::barrier(cta, slot), E::kArrivals);
+}
+} // namespace detail
+
 /// Start of the kernel body, all threads: makes the barriers of all edges usable by every role.
 template <class... Edges, class Cta> MEGALITH_DEVICE void setup(const Cta &cta) {
   if (cta.warp == 0 && cta.lane == 0) {
-    const auto init = [&]<class E>() {
-      for (int slot = 0; slot < E::kSlots; ++slot)
-        platform::mbarrier_init(E::barrier(cta, slot), E::kArrivals);
-    };
-    (init.template operator()<Edges>(), ...);
+    (detail::init_barriers<Edges>(cta), ...);
     platform::fence_mbarrier_init();
   }
   platform::cta_sync();
