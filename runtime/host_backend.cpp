@@ -1,0 +1,138 @@
+//===- host_backend.cpp - Running plans on the CPU ------------------------===//
+
+#include "runtime/host_backend.h"
+
+#include "runtime/error.h"
+#include "runtime/packing.h"
+
+#include "llvm/Support/MemoryBuffer.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace megalith::runtime {
+
+HostBackend::~HostBackend() {
+  machine.reset(); // it knows the memory that goes now
+  for (void *memory : allocations)
+    std::free(memory);
+}
+
+void HostBackend::reseed(uint64_t seed) {
+  options.seed = seed;
+  if (machine)
+    machine->reseed(seed);
+}
+
+llvm::Error HostBackend::check(const Plan &plan) {
+  if (machine)
+    return problem("a host backend runs one plan; make another one");
+  int64_t smem = 1024;
+  for (const Kernel &kernel : plan.kernels)
+    smem = std::max(smem, kernel.smemBytes);
+  host::Options machineOptions;
+  machineOptions.sms = int(plan.sms);
+  machineOptions.smem_bytes = uint32_t(smem);
+  machineOptions.seed = options.seed;
+  machineOptions.chaos = options.chaos;
+  machine = std::make_unique<host::Machine>(machineOptions);
+  machine->registerBuffer(&faultRecord, sizeof faultRecord, "fault record");
+  return llvm::Error::success();
+}
+
+llvm::Expected<int> HostBackend::loadKernel(const Plan &plan, const Kernel &kernel,
+                                            llvm::StringRef folder) {
+  const std::string file = (folder + "/" + kernel.file).str();
+  auto source = llvm::MemoryBuffer::getFile(file);
+  if (!source)
+    return problem("kernel '{0}': {1}: {2}; compile the plan again", kernel.name, file,
+                   source.getError().message());
+  auto library = compileForHost((*source)->getBuffer(), kernel.file, options.compile);
+  if (!library)
+    return library.takeError();
+  auto record = hostKernel(*library, kernel.name);
+  if (!record)
+    return record.takeError();
+  libraries.push_back(std::move(*library)); // moving it moves no code
+  kernels.push_back(*record);
+  return int(kernels.size()) - 1;
+}
+
+llvm::Expected<Backend::Address> HostBackend::allocate(llvm::StringRef name, int64_t bytes,
+                                                       BufferSpace space) {
+  void *memory = std::aligned_alloc(256, size_t(bytes + 255) / 256 * 256);
+  if (!memory)
+    return problem("buffer '{0}': {1} bytes do not fit into memory", name, bytes);
+  allocations.push_back(memory);
+  machine->registerBuffer(memory, size_t(bytes), name.str());
+  return reinterpret_cast<Address>(memory);
+}
+
+llvm::Expected<Backend::Address> HostBackend::place(llvm::StringRef name, WeightPacker packer) {
+  const int64_t bytes = segmentBytes(packer.weight());
+  const int64_t total = weightBytes(packer.weight());
+  void *base = host::reserveAddresses(size_t(total));
+  if (!base)
+    return problem("weight '{0}': no {1} bytes of address space", name, total);
+  // The generator is copied into the machine, hence shared.
+  struct Segments {
+    WeightPacker packer;
+    std::vector<std::vector<unsigned char>> packed;
+  };
+  auto segments = std::make_shared<Segments>(
+      Segments{std::move(packer), std::vector<std::vector<unsigned char>>(total / bytes)});
+  machine->registerGenerated(base, size_t(total), name.str(),
+                             [segments, bytes](uint64_t offset, uint32_t count, void *to) {
+                               auto *out = static_cast<unsigned char *>(to);
+                               while (count) {
+                                 const int64_t segment = int64_t(offset) / bytes;
+                                 std::vector<unsigned char> &packed = segments->packed[segment];
+                                 if (packed.empty()) {
+                                   packed.resize(bytes);
+                                   segments->packer.pack(segment, packed.data());
+                                 }
+                                 const int64_t within = int64_t(offset) % bytes;
+                                 const uint32_t step =
+                                     uint32_t(std::min<int64_t>(count, bytes - within));
+                                 std::memcpy(out, packed.data() + within, step);
+                                 out += step;
+                                 offset += step;
+                                 count -= step;
+                               }
+                             });
+  return reinterpret_cast<Address>(base);
+}
+
+llvm::Error HostBackend::write(Address to, const void *from, int64_t bytes) {
+  std::memcpy(reinterpret_cast<void *>(to), from, size_t(bytes));
+  return llvm::Error::success();
+}
+
+llvm::Error HostBackend::read(void *to, Address from, int64_t bytes) {
+  std::memcpy(to, reinterpret_cast<const void *>(from), size_t(bytes));
+  return llvm::Error::success();
+}
+
+llvm::Error HostBackend::fill(Address to, uint32_t word, int64_t bytes) {
+  auto *words = reinterpret_cast<uint32_t *>(to);
+  std::fill(words, words + bytes / 4, word);
+  return llvm::Error::success();
+}
+
+llvm::Error HostBackend::run(std::span<const PreparedLaunch> launches, Chaining chaining) {
+  faultRecord = {};
+  std::vector<host::Launch> list;
+  for (const PreparedLaunch &launch : launches)
+    list.push_back({kernels[launch.kernel], launch.args});
+  const size_t together = chaining == Chaining::Programmatic ? list.size() : 1;
+  for (size_t i = 0; i < list.size(); i += together) {
+    auto report = machine->run(llvm::ArrayRef(list).slice(i, together));
+    if (!report)
+      return report.takeError();
+    lastReport = *report;
+  }
+  return llvm::Error::success();
+}
+
+} // namespace megalith::runtime

@@ -1,0 +1,62 @@
+//===- host_backend.h - Running plans on the CPU -----------------*- C++ -*-===//
+//
+// The emitted source, compiled by g++, on the host platform's machine: no GPU, adversarial memory,
+// one seed a run (DESIGN section 6).
+//
+//===----------------------------------------------------------------------===//
+#ifndef MEGALITH_RUNTIME_HOST_BACKEND_H
+#define MEGALITH_RUNTIME_HOST_BACKEND_H
+
+#include "runtime/backend.h"
+#include "runtime/host/machine.h"
+#include "runtime/host_compile.h"
+
+#include <memory>
+#include <vector>
+
+namespace megalith::runtime {
+
+struct HostBackendOptions {
+  HostCompileOptions compile; ///< includeFolder is needed: writeDeviceHeaders
+  uint64_t seed = 1;
+  int chaos = 1; ///< as host::Options::chaos
+};
+
+class HostBackend final : public Backend {
+public:
+  explicit HostBackend(HostBackendOptions options) : options(std::move(options)) {}
+  ~HostBackend() override;
+
+  /// Seed of the next run.
+  void reseed(uint64_t seed);
+  /// About the last run that ended well.
+  const host::RunReport &report() const { return lastReport; }
+
+  llvm::Error check(const Plan &plan) override;
+  llvm::Expected<int> loadKernel(const Plan &plan, const Kernel &kernel,
+                                 llvm::StringRef folder) override;
+  llvm::Expected<Address> allocate(llvm::StringRef name, int64_t bytes, BufferSpace space) override;
+  /// Segments are packed when a kernel first reads them: of a layer of a real model only the
+  /// experts that are routed to ever exist.
+  llvm::Expected<Address> place(llvm::StringRef name, WeightPacker packer) override;
+  llvm::Error write(Address to, const void *from, int64_t bytes) override;
+  llvm::Error read(void *to, Address from, int64_t bytes) override;
+  llvm::Error fill(Address to, uint32_t word, int64_t bytes) override;
+  llvm::Error run(std::span<const PreparedLaunch> launches, Chaining chaining) override;
+  FaultRecord *faultAddress() override { return &faultRecord; }
+  FaultRecord fault() override { return faultRecord; }
+  bool losesContext() const override { return false; }
+
+private:
+  HostBackendOptions options;
+  std::unique_ptr<host::Machine> machine;     ///< made by check, which knows the SMs
+  std::vector<host::KernelLibrary> libraries; ///< the kernels' code
+  std::vector<const host::KernelRecord *> kernels;
+  std::vector<void *> allocations;
+  alignas(256) FaultRecord faultRecord = {};
+  host::RunReport lastReport;
+};
+
+} // namespace megalith::runtime
+
+#endif // MEGALITH_RUNTIME_HOST_BACKEND_H
