@@ -203,19 +203,15 @@ bool mbarrierTryWait(uint64_t *bar, uint32_t parity) {
     b.waited[static_cast<size_t>(thread)] = b.phase - 1;
     return true;
   }
-  if (m.expired && !f.refused) {
-    f.refused = true;
+  if (m.refuses(f))
     return false;
-  }
   int64_t wanted = b.phase;
   f.id = static_cast<int>(index);
   b.waiters.push_back(&f);
   m.block(Park::mbarrier);
   Mbarrier &after = cta().mbarriers[index];
-  if (after.phase == wanted) { // woken because its deadline passed
-    f.refused = true;
+  if (after.phase == wanted) // woken because its deadline passed
     return false;
-  }
   if (after.phase > wanted + 1)
     m.fault(nameOf(after) + ": phase " + text(static_cast<uint64_t>(wanted)) +
             " was waited for, but the current phase is already " +
@@ -367,10 +363,8 @@ void pollPause(const void *p) {
   Location at = m.memory.find(p, 1);
   if (at.buffer < 0)
     m.fault("poll_pause at " + m.memory.describe(p) + ": outside every registered buffer");
-  if (m.expired && !f.refused) {
-    f.refused = true;
+  if (m.refuses(f))
     return;
-  }
   // A change between this thread's look and here must not be lost: what changed since its last
   // pause counts as news. Of a line that nobody watched yet nothing is known.
   auto [it, fresh] = m.watches.try_emplace(at.key() >> 7);

@@ -12,6 +12,7 @@ void Machine::Impl::setTemper() {
   temper = {};
   if (options.chaos <= 0) {
     temper.land_one_in = 4;
+    temper.preempt_mean = 4096; // only so that spinning threads let others run
     return;
   }
   // Each run has a bias, so that rare orders (all stores last, all copies last, one SM far ahead)
@@ -31,6 +32,8 @@ void Machine::Impl::setTemper() {
 }
 
 // --- the scheduler ---
+
+static constexpr uint64_t kPatience = 1 << 16, kLivelock = 1 << 29;
 
 void Machine::Impl::makeRunnable(Fiber *fiber) {
   fiber->park = Park::none;
@@ -83,7 +86,14 @@ Fiber *Machine::Impl::next() {
   while (!done) {
     ++time;
     bool pending = !copies.empty() || pending_stores != 0 || !starts.empty();
-    if (pending && random.oneIn(temper.land_one_in)) {
+    // Threads that spin instead of parking must not keep off for ever what they wait for.
+    uint64_t idle = time - last_progress;
+    if (idle > kLivelock) {
+      note("livelock: threads have been resumed " + std::to_string(idle) +
+           " times and nothing became visible; does a loop poll without poll_pause?");
+      return nullptr;
+    }
+    if (pending && (random.oneIn(temper.land_one_in) || idle > kPatience)) {
       landOne();
       if (start_now)
         return nullptr;
@@ -204,7 +214,7 @@ bool Machine::Impl::unstick() {
     return false;
   expired = true;
   collectParked();
-  time_skip += uint64_t{1} << 62;
+  time_skip += uint64_t{1} << 61;
   for (auto &[key, watch] : watches)
     watch.waiters.clear();
   for (auto &cta : ctas)
@@ -333,7 +343,7 @@ void Machine::Impl::reset(llvm::ArrayRef<Launch> list) {
     launches[i].launch = &list[i];
   old_lines.assign(size_t{1} << 13, {});
   pending_stores = 0;
-  time = time_skip = 0;
+  time = time_skip = last_progress = 0;
   expired = start_now = looked_again = done = leave = false;
   for (auto &cta : ctas) {
     cta->live = cta->start_queued = false;

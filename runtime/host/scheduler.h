@@ -24,8 +24,8 @@ struct Fiber {
   unsigned char *stack_low = nullptr;
   uint8_t warp = 0, lane = 0;
   Park park = Park::none;
-  bool refused = false; ///< a wait of this fiber was already ended by the deadline
-  int id = 0;           ///< mbarrier or named barrier index
+  int refused = 0; ///< waits of this fiber that the passed deadline has ended
+  int id = 0;      ///< mbarrier or named barrier index
   const void *address = nullptr;
   uint64_t stamp = 0; ///< machine time when its last poll_pause returned
 };
@@ -129,7 +129,13 @@ public:
   [[noreturn]] void fault(const std::string &what);
   /// The same for what happens on no thread's behalf, as when a copy lands.
   void note(const std::string &what);
-  void progressed() { looked_again = false; }
+  void progressed() {
+    looked_again = false;
+    last_progress = time;
+  }
+  /// After the deadline: whether this wait ends without what it waits for. A few times, for code
+  /// that reads the clock only after a first vain wait.
+  bool refuses(Fiber &fiber) { return expired && fiber.refused++ < 3; }
   /// Parks the running fiber (whose park fields are set) until make runnable; runs others.
   void block(Park park);
   /// May let others run here; called by memory operations.
@@ -149,7 +155,11 @@ public:
   std::unordered_map<uint64_t, Watch> watches;
   /// Nanoseconds for the kernel. Hardly moves while anything happens, so that deadlines pass only
   /// where nothing can.
-  uint64_t logicalTime() const { return (time >> 8) + time_skip; }
+  uint64_t logicalTime() {
+    if (expired)
+      time_skip += uint64_t{1} << 42; // every deadline is over between two looks
+    return (time >> 8) + time_skip;
+  }
   std::string where(const Fiber &fiber) const;
 
 private:
@@ -182,7 +192,7 @@ private:
   size_t pending_stores = 0;
   int preempt_in = 0;
   bool start_now = false, looked_again = false, done = false, leave = false;
-  uint64_t time_skip = 0;
+  uint64_t time_skip = 0, last_progress = 0;
   unsigned char *arenas = nullptr;
   size_t arenas_mapped = 0;
   struct Wait {

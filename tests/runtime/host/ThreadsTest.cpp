@@ -258,6 +258,40 @@ TEST_CASE("a deadlock names every wait, its SMs, lanes and edge") {
   CHECK(h.run(megalith_kernel_collectives, 1) == "");
 }
 
+MEGALITH_KERNEL(spins) {
+  if (warp() == 0 && lane() == 0) {
+    if (sm() == 0)
+      st_relaxed<Scope::gpu, uint32_t>(data(args), 1);
+    else
+      while (ld_relaxed<Scope::gpu>(data(args)) == 0) { // no poll_pause
+      }
+  }
+}
+
+TEST_CASE("threads that spin without parking come through") {
+  for (int chaos = 0; chaos <= 2; ++chaos) {
+    Harness h(4, chaos);
+    CHECK(h.count(megalith_kernel_spins, 20, [&] { return h.data[0] == 1; }) == 20);
+  }
+}
+
+MEGALITH_KERNEL(late_clock) {
+  if (warp() == 0 && lane() == 0) {
+    mbarrier_init(bar(0), 1);
+    if (mbarrier_try_wait(bar(0), 0))
+      return;
+    uint64_t start = now_ns(); // the first wait was in vain, so this reads past its deadline
+    while (!mbarrier_try_wait(bar(0), 0))
+      if (now_ns() - start > args.deadline_ns)
+        fail(args.fault, 23, 0, 0);
+  }
+}
+
+TEST_CASE("a deadline that is taken after a first vain wait passes too") {
+  Harness h(1);
+  CHECK_THAT(h.run(megalith_kernel_late_clock, 1), Contains("edge 23"));
+}
+
 MEGALITH_KERNEL(gives_up) {
   if (sm() == 1 && warp() == 1)
     fail(args.fault, 5, 6, 7, 8);
