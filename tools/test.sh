@@ -1,4 +1,15 @@
 #!/bin/bash
-cd "$(dirname "$0")/.." && bep=$(mktemp) || exit 1
-bazel test --keep_going --build_event_json_file="$bep" "${@:-//...}"; rc=$?
-/usr/bin/python3 tools/summarize_tests.py "$bep" "$rc"; rm -f "$bep"; exit "$rc"
+# Installs what is missing, builds, and runs all tests, or those named: tools/test.sh //tests/ir/...
+# The last line counts test cases: N passed, N failed[, N skipped].
+cd "$(dirname "$0")/.." || exit 1
+tools/setup.sh || { echo "0 passed, 1 failed"; exit 1; }
+. tools/nvrtc.sh
+# Tests run without the user's environment: they are told which NVRTC set-up found.
+MEGALITH_NVRTC=$(find_nvrtc) || exit 1
+export MEGALITH_NVRTC
+events=$(mktemp) || exit 1
+trap 'rm -f "$events"' EXIT
+bazel test --keep_going --build_event_json_file="$events" "${@:-//...}"
+status=$?
+/usr/bin/python3 tools/summarize_tests.py "$events" "$status"
+exit "$status"

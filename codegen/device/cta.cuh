@@ -4,8 +4,8 @@
 
 #include "codegen/device/platform.cuh"
 
-/// Before a loop: unroll it N times (a constant), so that small arrays stay in registers. Nothing on
-/// the host, where g++ takes no N that depends on a template argument.
+/// Before a loop: unroll it N times (a constant), so that small arrays stay in registers. Nothing
+/// on the host, where g++ takes no N that depends on a template argument.
 #if defined(__CUDACC__)
 #define MEGALITH_UNROLL(N) MEGALITH_PRAGMA(unroll N)
 #define MEGALITH_PRAGMA(TEXT) _Pragma(#TEXT)

@@ -3,8 +3,8 @@
 
 #include "runtime/host/machine.h"
 
-#include <cstring>
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <stdexcept>
 #include <string>
