@@ -1,0 +1,325 @@
+//===- Declarations.cpp - A kernel's declarations in C++ --------------------===//
+
+#include "codegen/Declarations.h"
+
+#include "runtime/abi.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <cstdlib>
+
+using namespace mlir;
+using namespace megalith::task;
+
+namespace megalith {
+
+SmallVector<EdgeOp> mbarrierEdges(KernelOp kernel) {
+  SmallVector<EdgeOp> edges = kernel.edges();
+  llvm::erase_if(edges, [](EdgeOp edge) { return edge.getKind() == EdgeKind::Words; });
+  return edges;
+}
+
+std::string wordsName(StringRef edge, Set set) {
+  return (edge + (set == Set::Previous ? "_previous" : "")).str();
+}
+
+std::string describe(StageOp stage) {
+  if (stage.getSource())
+    return stage.getSource()->str();
+  if (auto location = dyn_cast<FileLineColLoc>(stage.getLoc()))
+    return (location.getFilename().getValue() + ":" + Twine(location.getLine())).str();
+  return "";
+}
+
+/// A place in shared memory, which planning must have given.
+static FailureOr<int64_t> offsetOf(Operation *op, std::optional<int64_t> offset) {
+  if (offset)
+    return *offset;
+  return op->emitOpError() << "expected an offset in shared memory, but memory is not planned yet: "
+                              "run task-plan-memory before emitting source";
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+static LogicalResult emitBuffer(BufferOp buffer, Writer &out) {
+  if (buffer.getMutability() == Mutability::Value)
+    return buffer.emitOpError() << "expected no values at role level: exchanges take their place "
+                                   "(run task-materialize-exchanges)";
+  const std::string name = ("using " + buffer.getSymName() + " = ").str();
+  if (buffer.getSpace() == Space::Global) {
+    out.line(name + "Global<" + Twine(*buffer.getSlot()) + ", " + Twine(buffer.rows()) + ", " +
+             Twine(buffer.cols()) + ">;");
+    return success();
+  }
+  FailureOr<int64_t> offset = offsetOf(buffer, buffer.getOffset());
+  if (failed(offset))
+    return failure();
+  if (!buffer.getType()) {
+    const std::string slots =
+        buffer.getSlots() == 1 ? "" : ", " + std::to_string(buffer.getSlots());
+    out.line(name + "Shared<" + Twine(*offset) + ", " + Twine(buffer.rows()) + ", " +
+             Twine(buffer.rowStride()) + slots + ">;");
+    return success();
+  }
+  std::string type = buffer.getType()->str();
+  const std::pair<StringRef, int64_t> numbers[] = {{"$offset", *offset},
+                                                   {"$rows", buffer.rows()},
+                                                   {"$cols", buffer.cols()},
+                                                   {"$slots", buffer.getSlots()}};
+  for (const auto &[mark, number] : numbers)
+    for (size_t at; (at = type.find(mark)) != std::string::npos;)
+      type.replace(at, mark.size(), std::to_string(number));
+  out.line(name + type + ";");
+  return success();
+}
+
+static void emitExchange(ExchangeOp exchange, Writer &out) {
+  const std::string name = ("using " + exchange.getSymName() + " = ").str();
+  if (exchange.getWord() == WordKind::Epoch)
+    out.line(name + "Epochs<" + Twine(exchange.getSlot()) + ", " +
+             Twine(exchange.rows() * exchange.wordsPerRow() / 4) + ">;");
+  else
+    out.line(name + "Words<" + Twine(exchange.getSlot()) + ", " + Twine(exchange.rows()) + ", " +
+             Twine(exchange.wordsPerRow()) + ", " + Twine(exchange.getSets()) + ">;");
+}
+
+static LogicalResult emitMemory(KernelOp kernel, Writer &out) {
+  out.comment("Global memory: slot of LaunchArgs::buffer, rows, columns");
+  for (auto buffer : kernel.getOps<BufferOp>())
+    if (buffer.getSpace() == Space::Global && failed(emitBuffer(buffer, out)))
+      return failure();
+  for (auto weights : kernel.getOps<WeightsOp>())
+    out.line("using " + weights.getSymName() + " = Weights<" + Twine(weights.getSlot()) + ", " +
+             Twine(weights.getN()) + ", " + Twine(weights.getK()) + ">;");
+  if (!kernel.getOps<ExchangeOp>().empty()) {
+    out.blank();
+    out.comment("Exchanges: slot, rows, words a row, sets");
+    for (auto exchange : kernel.getOps<ExchangeOp>())
+      emitExchange(exchange, out);
+  }
+  bool isFirst = true;
+  for (auto buffer : kernel.getOps<BufferOp>())
+    if (buffer.getSpace() == Space::Smem) {
+      if (isFirst) {
+        out.blank();
+        out.comment("Shared memory: offset, rows, bytes a row, slots");
+      }
+      isFirst = false;
+      if (failed(emitBuffer(buffer, out)))
+        return failure();
+    }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Edges
+//===----------------------------------------------------------------------===//
+
+/// Whether a step reads the words that the previous launch wrote to `exchange`.
+static bool isReadFromPrevious(KernelOp kernel, ExchangeOp exchange) {
+  return kernel
+      .walk([&](PollOp poll) {
+        for (auto read : poll.getReads().getAsRange<AccessAttr>())
+          if (read.getSet() == Set::Previous &&
+              read.getBuffer().getValue() == exchange.getSymName())
+            return WalkResult::interrupt();
+        return WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
+static void emitEdgeStruct(EdgeOp edge, StringRef name, const Twine &base, StringRef remark,
+                           Writer &out) {
+  std::string ends = (stringifyRole(edge.getFrom()) + " -> ").str();
+  llvm::interleave(
+      edge.getTo().getAsRange<RoleAttr>(),
+      [&](RoleAttr role) { ends += stringifyRole(role.getValue()); }, [&] { ends += ", "; });
+  out.open("struct " + name + " : " + base + " { // " + ends + remark);
+  out.line("static constexpr char kName[] = \"" + edge.getSymName() + "\";");
+  out.close("};");
+}
+
+static LogicalResult emitEdges(KernelOp kernel, Writer &out) {
+  for (EdgeOp edge : kernel.edges()) {
+    const std::string id = std::to_string(edge.getId());
+    if (edge.getKind() != EdgeKind::Words) {
+      FailureOr<int64_t> offset = offsetOf(edge, edge.getOffset());
+      if (failed(offset))
+        return failure();
+      const StringRef remark = edge.getKind() == EdgeKind::Bytes    ? ", by bytes"
+                               : edge.getKind() == EdgeKind::Credit ? ", free slots"
+                                                                    : "";
+      emitEdgeStruct(edge, edge.getSymName(),
+                     "MbarrierEdge<" + id + ", " + Twine(*offset) + ", " + Twine(edge.getSlots()) +
+                         ", " + Twine(edge.getArrivals()) + ">",
+                     remark, out);
+      continue;
+    }
+    for (auto exchange : kernel.getOps<ExchangeOp>()) {
+      if (exchange.getEdge() != edge.getSymName())
+        continue;
+      const bool isEpoch = exchange.getWord() == WordKind::Epoch;
+      const std::string base =
+          ((isEpoch ? "EpochEdge<" : "WordsEdge<") + id + ", " + exchange.getSymName()).str();
+      emitEdgeStruct(edge, edge.getSymName(), base + ">", ", words of all SMs", out);
+      if (isReadFromPrevious(kernel, exchange))
+        emitEdgeStruct(edge, wordsName(edge.getSymName(), Set::Previous), base + ", 1>",
+                       ", words of the launch before", out);
+    }
+  }
+  for (auto ring : kernel.getOps<RingOp>()) {
+    FailureOr<int64_t> offset = offsetOf(ring, ring.getOffset());
+    if (failed(offset))
+      return failure();
+    out.line("using " + ring.getSymName() + " = Ring<" + Twine(*offset) + ", " +
+             Twine(ring.getSlots()) + ", " + Twine(ring.getSlotBytes()) + ", " + ring.getFull() +
+             ", " + ring.getFree() + ">;");
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Stages
+//===----------------------------------------------------------------------===//
+
+/// The shortest decimal that reads back as `value`, as a C++ literal.
+static std::string floatLiteral(double value, bool isDouble) {
+  std::string text;
+  for (int digits = 1; digits <= 17; ++digits) {
+    text.clear();
+    llvm::raw_string_ostream(text) << llvm::format("%.*g", digits, value);
+    const double back =
+        isDouble ? std::strtod(text.c_str(), nullptr) : std::strtof(text.c_str(), nullptr);
+    if (back == value)
+      break;
+  }
+  if (!StringRef(text).contains('.') && !StringRef(text).contains('e'))
+    text += ".0";
+  return text + (isDouble ? "" : "f");
+}
+
+/// What a symbol in a stage's config stands for, as a type.
+static FailureOr<std::string> typeOf(StageOp stage, FlatSymbolRefAttr symbol) {
+  Operation *decl = SymbolTable::lookupSymbolIn(stage->getParentOfType<KernelOp>(), symbol);
+  if (!decl)
+    return stage.emitOpError() << "expected config's " << symbol
+                               << " to be declared in this kernel, but nothing has that name";
+  if (auto exchange = dyn_cast<ExchangeOp>(decl))
+    return exchange.getEdge().str();
+  return symbol.getValue().str();
+}
+
+/// The number that a symbol in a stage's config stands for: slot or offset.
+static FailureOr<std::string> numberOf(StageOp stage, FlatSymbolRefAttr symbol) {
+  FailureOr<std::string> type = typeOf(stage, symbol);
+  if (failed(type))
+    return failure();
+  Operation *decl = SymbolTable::lookupSymbolIn(stage->getParentOfType<KernelOp>(), symbol);
+  if (auto exchange = dyn_cast<ExchangeOp>(decl))
+    return std::to_string(exchange.getSlot());
+  auto buffer = dyn_cast<BufferOp>(decl);
+  const bool isShared = isa<RingOp>(decl) || (buffer && buffer.getSpace() == Space::Smem);
+  return *type + (isShared ? "::kOffset" : "::kSlot");
+}
+
+/// `static constexpr …` of a config key that starts with k and a capital.
+static FailureOr<std::string> constantOf(StageOp stage, NamedAttribute member) {
+  const std::string name = " " + member.getName().str() + " = ";
+  const Attribute value = member.getValue();
+  if (auto flag = dyn_cast<BoolAttr>(value))
+    return "bool" + name + (flag.getValue() ? "true" : "false");
+  if (isa<UnitAttr>(value))
+    return "bool" + name + "true";
+  if (auto integer = dyn_cast<IntegerAttr>(value))
+    return (llvm::isInt<32>(integer.getInt()) ? "int" : "int64_t") + name +
+           std::to_string(integer.getInt());
+  if (auto real = dyn_cast<FloatAttr>(value)) {
+    const bool isDouble = real.getType().isF64();
+    return (isDouble ? "double" : "float") + name + floatLiteral(real.getValueAsDouble(), isDouble);
+  }
+  if (auto text = dyn_cast<StringAttr>(value))
+    return "auto" + name + text.str();
+  if (auto symbol = dyn_cast<FlatSymbolRefAttr>(value)) {
+    FailureOr<std::string> number = numberOf(stage, symbol);
+    return failed(number) ? number : "int" + name + *number;
+  }
+  return stage.emitOpError() << "expected config's " << member.getName()
+                             << " to be a number, bool, symbol or text, but got " << value;
+}
+
+/// `using …` of a config key that starts with a capital.
+static FailureOr<std::string> aliasOf(StageOp stage, NamedAttribute member) {
+  const std::string name = member.getName().str() + " = ";
+  if (auto text = dyn_cast<StringAttr>(member.getValue()))
+    return name + text.str();
+  if (auto symbol = dyn_cast<FlatSymbolRefAttr>(member.getValue())) {
+    FailureOr<std::string> type = typeOf(stage, symbol);
+    return failed(type) ? type : name + *type;
+  }
+  return stage.emitOpError() << "expected config's " << member.getName()
+                             << " to be a symbol or a type's text, but got " << member.getValue();
+}
+
+static LogicalResult emitStage(StageOp stage, Writer &out) {
+  SmallVector<std::string> members;
+  auto collect = [&](bool constants) {
+    for (NamedAttribute member : stage.getConfig()) {
+      const StringRef key = member.getName();
+      const bool isConstant = key.size() > 1 && key[0] == 'k' && llvm::isUpper(key[1]);
+      if (constants ? !isConstant : !llvm::isUpper(key[0]))
+        continue; // lower case: for passes, not for the device functions
+      FailureOr<std::string> text = constants ? constantOf(stage, member) : aliasOf(stage, member);
+      if (failed(text))
+        return failure();
+      members.push_back((constants ? "static constexpr " : "using ") + *text + ";");
+    }
+    return success();
+  };
+  if (failed(collect(true)) || failed(collect(false)))
+    return failure();
+  if (const std::string source = describe(stage); !source.empty())
+    out.comment(source);
+  if (members.empty()) {
+    out.line("struct " + stage.getSymName() + " {};");
+    return success();
+  }
+  out.open("struct " + stage.getSymName() + " {");
+  for (const std::string &member : members)
+    out.line(member);
+  out.close("};");
+  return success();
+}
+
+LogicalResult emitDeclarations(KernelOp kernel, Writer &out) {
+  if (!kernel.getSmemBytes())
+    return kernel.emitOpError() << "expected the bytes of shared memory, but memory is not planned "
+                                   "yet: run task-plan-memory before emitting source";
+  out.open("struct Config {");
+  out.line("static constexpr int kSms = " + Twine(kernel.getSms()) + ";");
+  out.line("static constexpr int kRows = " + Twine(kernel.getRows()) + ";");
+  out.line("static constexpr int kEdges = " + Twine(kernel.edges().size()) + ";");
+  out.line("static constexpr int kWarps = " + Twine(kWarpsPerCta) + ";");
+  out.line("static constexpr uint32_t kSharedBytes = " + Twine(*kernel.getSmemBytes()) + ";");
+  out.close("};");
+  out.line("using Cta = megalith::Cta<Config>;");
+  out.blank();
+  if (failed(emitMemory(kernel, out)))
+    return failure();
+  out.blank();
+  out.comment("Edges: id, offset of the mbarriers, slots, arrivals");
+  if (failed(emitEdges(kernel, out)))
+    return failure();
+  out.blank();
+  out.comment("Stages");
+  for (auto stage : kernel.getOps<StageOp>())
+    if (failed(emitStage(stage, out)))
+      return failure();
+  return success();
+}
+
+} // namespace megalith

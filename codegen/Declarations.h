@@ -1,0 +1,26 @@
+//===- Declarations.h - A kernel's declarations in C++ -----------*- C++ -*-===//
+#ifndef MEGALITH_CODEGEN_DECLARATIONS_H
+#define MEGALITH_CODEGEN_DECLARATIONS_H
+
+#include "codegen/Writer.h"
+#include "ir/task/Task.h"
+
+namespace megalith {
+
+/// Config, then an alias or struct for each buffer, weight, exchange, edge, ring and stage. Fails
+/// where a place in memory is missing.
+mlir::LogicalResult emitDeclarations(task::KernelOp kernel, Writer &out);
+
+/// The edges whose mbarriers a kernel sets up: all but those of words.
+llvm::SmallVector<task::EdgeOp> mbarrierEdges(task::KernelOp kernel);
+
+/// The emitted name of an access to the words of `edge`: that of the edge, with `_previous` for
+/// the words of the launch before.
+std::string wordsName(llvm::StringRef edge, task::Set set);
+
+/// What a stage was compiled from: its `source`, else its location, else nothing.
+std::string describe(task::StageOp stage);
+
+} // namespace megalith
+
+#endif // MEGALITH_CODEGEN_DECLARATIONS_H

@@ -1,0 +1,118 @@
+//===- Emitter.cpp - From a kernel's role regions to CUDA C++ ---------------===//
+
+#include "codegen/Emitter.h"
+
+#include "codegen/Declarations.h"
+#include "codegen/Names.h"
+#include "codegen/Regions.h"
+#include "codegen/Writer.h"
+#include "codegen/headers.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/Support/xxhash.h"
+
+using namespace mlir;
+using namespace megalith::task;
+
+namespace megalith {
+
+std::string kernelDigest(KernelOp kernel) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  kernel->print(stream, OpPrintingFlags().enableDebugInfo(false).useLocalScope());
+  return llvm::utohexstr(llvm::xxh3_64bits(text), /*LowerCase=*/true, /*Width=*/16);
+}
+
+static LogicalResult checkNames(KernelOp kernel, const DeviceNames &device) {
+  LogicalResult result = success();
+  kernel.walk([&](SymbolOpInterface op) {
+    if (const std::string why = whyNotAName(op.getName(), device); !why.empty()) {
+      op->emitOpError() << "expected a name that its C++ form can have, but `" << op.getName()
+                        << "` " << why << ": rename it";
+      result = failure();
+    }
+  });
+  auto checkLocal = [&](Operation *op, StringRef name) {
+    if (!SymbolTable::lookupSymbolIn(kernel, name))
+      return;
+    op->emitOpError() << "expected a name that no declaration of the kernel has, but `" << name
+                      << "` would hide one: rename it";
+    result = failure();
+  };
+  kernel.walk([&](ForOp op) { checkLocal(op, op.getIndex()); });
+  kernel.walk([&](LocalOp op) { checkLocal(op, op.getName()); });
+  return result;
+}
+
+static void emitBanner(KernelOp kernel, const EmitOptions &options, Writer &out) {
+  out.comment(("Kernel " + kernel.getSymName() + " (" + kernel.getKind() + ") for " +
+               kernel.getTarget() + ", " + Twine(kernel.getSms()) + " SMs, at most " +
+               Twine(kernel.getRows()) + (kernel.getRows() == 1 ? " row." : " rows."))
+                  .str());
+  out.comment("Emitted by Megalith from role regions; change what it was compiled from, not this.");
+  auto line = [&](StringRef key, StringRef value) {
+    if (!value.empty())
+      out.comment((key + std::string(12 - key.size(), ' ') + value).str(), 12);
+  };
+  line("Origin", options.origin);
+  line("Pipeline", options.pipeline);
+  if (options.digests) {
+    line("IR", kernelDigest(kernel));
+    line("Headers", deviceHeadersDigest());
+  }
+  line("Regenerate", options.regenerate);
+}
+
+static void emitKernelFunction(KernelOp kernel, Writer &out) {
+  out.open("MEGALITH_KERNEL(" + kernel.getSymName() + ") {");
+  out.line("Cta cta(args);");
+  out.line("start_delay(cta);");
+  std::string edges;
+  llvm::interleave(
+      mbarrierEdges(kernel), [&](EdgeOp edge) { edges += edge.getSymName(); },
+      [&] { edges += ", "; });
+  out.line("setup<" + edges + ">(cta);");
+  out.line("switch (cta.role) {");
+  for (Role role : {Role::Producer, Role::Poller, Role::Consumer, Role::Epilogue}) {
+    out.open("case Role::" + stringifyRole(role) + ":");
+    out.line("return " + stringifyRole(role) + "(cta);");
+    out.dedent();
+  }
+  out.line("}");
+  out.close("}");
+}
+
+FailureOr<std::string> emitKernel(KernelOp kernel, const EmitOptions &options) {
+  static const DeviceNames device;
+  if (!kernel.isAtRoleLevel())
+    return kernel.emitOpError() << "expected role regions, but the stages hold none: run "
+                                   "task-lower-to-roles before emitting source";
+  if (failed(checkNames(kernel, device)))
+    return failure();
+
+  Writer body;
+  body.line("namespace megalith::" + kernel.getSymName() + " {");
+  body.blank();
+  if (failed(emitDeclarations(kernel, body)))
+    return failure();
+  for (Role role : {Role::Producer, Role::Poller, Role::Consumer, Role::Epilogue}) {
+    body.blank();
+    if (failed(emitRole(kernel, role, body)))
+      return failure();
+  }
+  body.blank();
+  emitKernelFunction(kernel, body);
+  body.blank();
+  body.line("} // namespace megalith::" + kernel.getSymName());
+
+  Writer head;
+  emitBanner(kernel, options, head);
+  const std::string text = body.text();
+  for (StringRef header : device.headersFor(text))
+    head.line("#include \"" + header + "\"");
+  head.blank();
+  return head.text() + text;
+}
+
+} // namespace megalith

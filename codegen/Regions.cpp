@@ -1,0 +1,289 @@
+//===- Regions.cpp - A role's regions as one C++ function -------------------===//
+
+#include "codegen/Regions.h"
+
+#include "codegen/Declarations.h"
+#include "codegen/Names.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace megalith::task;
+
+namespace megalith {
+
+//===----------------------------------------------------------------------===//
+// Affine expressions
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// How tightly an expression's text binds: a product inside a product needs no brackets.
+enum class Binds { Sum, Product, Atom };
+} // namespace
+
+static std::string affineText(AffineExpr expr, ArrayRef<std::string> dims, Binds needed);
+
+/// The factor of `expr` if it is a constant or a product with one, else 1.
+static int64_t factorOf(AffineExpr expr) {
+  if (auto constant = dyn_cast<AffineConstantExpr>(expr))
+    return constant.getValue();
+  auto binary = dyn_cast<AffineBinaryOpExpr>(expr);
+  if (binary && binary.getKind() == AffineExprKind::Mul)
+    if (auto constant = dyn_cast<AffineConstantExpr>(binary.getRHS()))
+      return constant.getValue();
+  return 1;
+}
+
+static std::string sumText(AffineBinaryOpExpr sum, ArrayRef<std::string> dims) {
+  AffineExpr left = sum.getLHS(), right = sum.getRHS();
+  if (factorOf(left) < 0 && factorOf(right) >= 0)
+    std::swap(left, right);
+  const std::string first = affineText(left, dims, Binds::Sum);
+  if (factorOf(right) < 0)
+    return first + " - " + affineText(-right, dims, Binds::Product);
+  return first + " + " + affineText(right, dims, Binds::Sum);
+}
+
+static std::string affineText(AffineExpr expr, ArrayRef<std::string> dims, Binds needed) {
+  if (auto constant = dyn_cast<AffineConstantExpr>(expr))
+    return std::to_string(constant.getValue());
+  if (auto dim = dyn_cast<AffineDimExpr>(expr))
+    return dims[dim.getPosition()];
+  auto binary = cast<AffineBinaryOpExpr>(expr);
+  auto left = [&] { return affineText(binary.getLHS(), dims, Binds::Product); };
+  auto right = [&] { return affineText(binary.getRHS(), dims, Binds::Atom); };
+  std::string text;
+  Binds binds = Binds::Product;
+  switch (expr.getKind()) {
+  case AffineExprKind::Add:
+    text = sumText(binary, dims);
+    binds = Binds::Sum;
+    break;
+  case AffineExprKind::Mul:
+    text = left() + " * " + right();
+    break;
+  case AffineExprKind::FloorDiv:
+    text = left() + " / " + right();
+    break;
+  case AffineExprKind::CeilDiv:
+    text = "(" + affineText(binary.getLHS() + binary.getRHS() - 1, dims, Binds::Sum) + ") / " +
+           right();
+    break;
+  case AffineExprKind::Mod:
+    text = left() + " % " + right();
+    break;
+  default:
+    llvm_unreachable("maps of role regions have dimensions only");
+  }
+  return binds < needed ? "(" + text + ")" : text;
+}
+
+std::string affineText(AffineExpr expr, ArrayRef<std::string> dims) {
+  return affineText(expr, dims, Binds::Sum);
+}
+
+//===----------------------------------------------------------------------===//
+// Steps
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Prints the steps of one role, stage after stage.
+class RolePrinter {
+public:
+  RolePrinter(KernelOp kernel, Writer &out) : kernel(kernel), out(out), dims{"cta.sm"} {}
+
+  LogicalResult stage(StageOp op, RoleOp role) {
+    currentStage = op;
+    out.comment(op.getSymName());
+    const bool isGuarded = op.getSms().value_or(kernel.getSms()) < kernel.getSms();
+    if (isGuarded)
+      out.open("if (cta.sm < " + Twine(*op.getSms()) + ") {");
+    LogicalResult result = steps(role.getBody().front());
+    if (isGuarded)
+      out.close("}");
+    return result;
+  }
+
+private:
+  LogicalResult steps(Block &block) {
+    for (Operation &op : block)
+      if (failed(step(&op)))
+        return failure();
+    return success();
+  }
+
+  LogicalResult step(Operation *op) {
+    return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+        .Case([&](ForOp op) { return loop(op); })
+        .Case([&](WaitOp op) { return edge("wait", op.getEdge(), op.getResult()); })
+        .Case([&](AcquireOp op) { return edge("acquire", op.getEdge(), op.getResult()); })
+        .Case([&](SignalOp op) { return edge("signal", op.getEdge()); })
+        .Case([&](ReleaseOp op) { return edge("release", op.getEdge()); })
+        .Case([&](CopyOp op) { return copy(op); })
+        .Case([&](PollOp op) { return poll(op); })
+        .Case([&](ComputeOp op) { return compute(op); })
+        .Case([&](LocalOp op) {
+          const std::string init = op.getInit() ? " = " + op.getInit()->str() : "";
+          out.line(op.getType() + " " + op.getName() + init + ";");
+          return success();
+        })
+        .Case([&](RearmOp op) {
+          out.line("rearm<" + op.getExchange() + ">(cta);");
+          return success();
+        })
+        .Case([&](LaunchWaitOp) {
+          out.line("launch_wait();");
+          return success();
+        })
+        .Case([&](LaunchDependentsOp) {
+          out.line("launch_dependents();");
+          return success();
+        })
+        .Default([](Operation *op) { return op->emitOpError() << "has no form in C++"; });
+  }
+
+  /// `result = `, or nothing.
+  static std::string assigned(std::optional<StringRef> result) {
+    return result ? result->str() + " = " : "";
+  }
+
+  LogicalResult edge(StringRef verb, StringRef name, std::optional<StringRef> result = {}) {
+    out.line(assigned(result) + verb + "<" + name + ">(cta);");
+    return success();
+  }
+
+  /// The loop's head: `for (…)`.
+  std::string head(ForOp op) {
+    const std::string index = op.getIndex().str();
+    if (auto range = op.getIterate())
+      return ("for (const auto &" + index + " : " + withTemplate(*range, {}) + "(cta))");
+    std::string bound;
+    if (FlatSymbolRefAttr symbol = op.getTrips().getSymbol()) {
+      bound = (index + " < " + kernel.lookup<SymbolOp>(symbol).getExpr()).str();
+    } else {
+      llvm::interleave(
+          op.getTrips().getMap().getValue().getResults(),
+          [&](AffineExpr expr) { bound += index + " < " + affineText(expr, dims); },
+          [&] { bound += " && "; });
+    }
+    return "for (int " + index + " = 0; " + bound + "; ++" + index + ")";
+  }
+
+  LogicalResult loop(ForOp op) {
+    if (FlatSymbolRefAttr symbol = op.getTrips().getSymbol();
+        symbol && !kernel.lookup<SymbolOp>(symbol))
+      return op.emitOpError() << "expected " << symbol << " to be a symbol of this kernel";
+    Block &body = op.getBody().front();
+    const bool isBraced = !llvm::hasSingleElement(body) || printsTwoLines(body.front());
+    const std::string text = head(op);
+    out.open(text + (isBraced ? " {" : ""));
+    dims.push_back(op.getIndex().str());
+    LogicalResult result = steps(body);
+    dims.pop_back();
+    if (isBraced)
+      out.close("}");
+    else
+      out.dedent();
+    return result;
+  }
+
+  /// Whether a step prints a comment before its call.
+  bool printsTwoLines(Operation &op) {
+    auto call = dyn_cast<ComputeOp>(op);
+    return call && !signalledBy(call).empty();
+  }
+
+  /// `callee`, with the stage's struct and `more` as its template arguments unless it brings its
+  /// own.
+  std::string withTemplate(StringRef callee, ArrayRef<StringRef> more) {
+    if (callee.contains('<'))
+      return callee.str();
+    std::string text = (callee + "<" + currentStage.getSymName()).str();
+    for (StringRef argument : more)
+      text += (", " + argument).str();
+    return text + ">";
+  }
+
+  void call(StringRef target, ArrayAttr args, std::optional<StringRef> result = {}) {
+    std::string text = assigned(result) + target.str() + "(cta";
+    for (auto argument : args.getAsRange<StringAttr>())
+      text += (", " + argument.getValue()).str();
+    out.line(text + ");");
+  }
+
+  /// A copy or poll whose callee brings its template arguments must name its edge among them:
+  /// readers and the lint find waits by their edge's name.
+  LogicalResult expectNamed(Operation *op, StringRef target, StringRef name) {
+    if (mentions(target, name))
+      return success();
+    return op->emitOpError() << "expected the callee's template arguments to name the edge " << name
+                             << ", but got " << target;
+  }
+
+  LogicalResult copy(CopyOp op) {
+    const std::string target = withTemplate(op.getCallee(), {op.getRing(), op.getEdge()});
+    call(target, op.getArgs());
+    return expectNamed(op, target, op.getEdge());
+  }
+
+  LogicalResult poll(PollOp op) {
+    Set set = Set::Current;
+    for (auto read : op.getReads().getAsRange<AccessAttr>())
+      set = read.getSet();
+    const std::string words = wordsName(op.getEdge(), set);
+    const std::string target = withTemplate(op.getCallee(), {words});
+    call(target, op.getArgs());
+    return expectNamed(op, target, words);
+  }
+
+  /// The words edges that a compute step signals: those of the exchanges it writes.
+  SmallVector<StringRef> signalledBy(ComputeOp op) {
+    SmallVector<StringRef> edges;
+    for (auto write : op.getWrites().getAsRange<AccessAttr>())
+      if (auto exchange = kernel.lookup<ExchangeOp>(write.getBuffer()))
+        if (!llvm::is_contained(edges, exchange.getEdge()))
+          edges.push_back(exchange.getEdge());
+    return edges;
+  }
+
+  LogicalResult compute(ComputeOp op) {
+    SmallVector<StringRef> more;
+    if (auto ring = op.getRing())
+      more.push_back(*ring);
+    if (const SmallVector<StringRef> edges = signalledBy(op); !edges.empty())
+      out.comment("signals " + llvm::join(edges, ", "));
+    call(withTemplate(op.getCallee(), more), op.getArgs(), op.getResult());
+    return success();
+  }
+
+  KernelOp kernel;
+  Writer &out;
+  StageOp currentStage;
+  /// C++ of the dimensions of affine maps: the SM, then the loops around, outermost first.
+  SmallVector<std::string> dims;
+};
+
+} // namespace
+
+LogicalResult emitRole(KernelOp kernel, Role role, Writer &out) {
+  RolePrinter printer(kernel, out);
+  SmallVector<std::pair<StageOp, RoleOp>> regions;
+  for (auto stage : kernel.getOps<StageOp>())
+    if (RoleOp region = stage.role(role); region && !region.getBody().front().empty())
+      regions.emplace_back(stage, region);
+  if (regions.empty()) {
+    out.line(("MEGALITH_DEVICE void " + stringifyRole(role) + "(Cta &) {}").str());
+    return success();
+  }
+  out.open(("MEGALITH_DEVICE void " + stringifyRole(role) + "(Cta &cta) {").str());
+  for (auto [stage, region] : regions)
+    if (failed(printer.stage(stage, region)))
+      return failure();
+  out.close("}");
+  return success();
+}
+
+} // namespace megalith
