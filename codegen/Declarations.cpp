@@ -7,6 +7,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/Format.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <cstdlib>
@@ -20,10 +21,6 @@ SmallVector<EdgeOp> mbarrierEdges(KernelOp kernel) {
   SmallVector<EdgeOp> edges = kernel.edges();
   llvm::erase_if(edges, [](EdgeOp edge) { return edge.getKind() == EdgeKind::Words; });
   return edges;
-}
-
-std::string wordsName(StringRef edge, Set set) {
-  return (edge + (set == Set::Previous ? "_previous" : "")).str();
 }
 
 std::string describe(StageOp stage) {
@@ -46,35 +43,68 @@ static FailureOr<int64_t> offsetOf(Operation *op, std::optional<int64_t> offset)
 // Memory
 //===----------------------------------------------------------------------===//
 
-static LogicalResult emitBuffer(BufferOp buffer, Writer &out) {
-  if (buffer.getMutability() == Mutability::Value)
-    return buffer.emitOpError() << "expected no values at role level: exchanges take their place "
-                                   "(run task-materialize-exchanges)";
-  const std::string name = ("using " + buffer.getSymName() + " = ").str();
-  if (buffer.getSpace() == Space::Global) {
-    out.line(name + "Global<" + Twine(*buffer.getSlot()) + ", " + Twine(buffer.rows()) + ", " +
-             Twine(buffer.cols()) + ">;");
-    return success();
-  }
-  FailureOr<int64_t> offset = offsetOf(buffer, buffer.getOffset());
-  if (failed(offset))
-    return failure();
-  if (!buffer.getType()) {
-    const std::string slots =
-        buffer.getSlots() == 1 ? "" : ", " + std::to_string(buffer.getSlots());
-    out.line(name + "Shared<" + Twine(*offset) + ", " + Twine(buffer.rows()) + ", " +
-             Twine(buffer.rowStride()) + slots + ">;");
-    return success();
-  }
+/// The text of `type` with the buffer's own numbers.
+static std::string substituted(BufferOp buffer, int64_t offset) {
   std::string type = buffer.getType()->str();
-  const std::pair<StringRef, int64_t> numbers[] = {{"$offset", *offset},
+  const std::pair<StringRef, int64_t> numbers[] = {{"$offset", offset},
                                                    {"$rows", buffer.rows()},
                                                    {"$cols", buffer.cols()},
                                                    {"$slots", buffer.getSlots()}};
   for (const auto &[mark, number] : numbers)
     for (size_t at; (at = type.find(mark)) != std::string::npos;)
       type.replace(at, mark.size(), std::to_string(number));
-  out.line(name + type + ";");
+  return type;
+}
+
+/// Bytes between rows that the header's type of such a buffer has: Rows, or else WordRows.
+static int64_t strideOfType(BufferOp buffer) {
+  if (buffer.getElement().isBF16())
+    return 2 * llvm::alignTo(buffer.cols(), 128) + 32;
+  return llvm::alignTo(4 * buffer.cols(), 16);
+}
+
+/// The header's type of a shared buffer: its own `type`, else by element.
+static FailureOr<std::string> sharedType(BufferOp buffer) {
+  FailureOr<int64_t> offset = offsetOf(buffer, buffer.getOffset());
+  if (failed(offset))
+    return failure();
+  if (buffer.getType())
+    return substituted(buffer, *offset);
+  std::string numbers = llvm::formatv("{0}, {1}, ", *offset, buffer.rows());
+  if (buffer.getElement().isInteger(8)) {
+    numbers += std::to_string(buffer.rowStride());
+    if (buffer.getSlots() != 1)
+      numbers += ", " + std::to_string(buffer.getSlots());
+    return "SlottedRows<" + numbers + ">";
+  }
+  if (buffer.elementBytes() != 4 && !buffer.getElement().isBF16())
+    return buffer.emitOpError() << "expected elements of bf16, 4 bytes or i8 where no type is "
+                                   "given, but got "
+                                << buffer.getElement();
+  if (buffer.getSlots() != 1)
+    return buffer.emitOpError() << "expected one slot where no type is given, but got "
+                                << buffer.getSlots();
+  if (buffer.getRowBytes() && *buffer.getRowBytes() != strideOfType(buffer))
+    return buffer.emitOpError() << "expected row_bytes to be " << strideOfType(buffer)
+                                << ", the stride of its C++ type, but got "
+                                << *buffer.getRowBytes();
+  const StringRef name = buffer.getElement().isBF16() ? "Rows<" : "WordRows<";
+  return (name + numbers + Twine(buffer.cols()) + ">").str();
+}
+
+static LogicalResult emitShared(BufferOp buffer, Writer &out) {
+  FailureOr<std::string> type = sharedType(buffer);
+  if (failed(type))
+    return failure();
+  out.line("using " + buffer.getSymName() + " = " + *type + ";");
+  return success();
+}
+
+static LogicalResult emitGlobal(BufferOp buffer, Writer &out) {
+  if (buffer.getMutability() == Mutability::Value)
+    return buffer.emitOpError() << "expected no values at role level: exchanges take their place "
+                                   "(run task-materialize-exchanges)";
+  out.line("constexpr int " + buffer.getSymName() + " = " + Twine(*buffer.getSlot()) + ";");
   return success();
 }
 
@@ -89,30 +119,30 @@ static void emitExchange(ExchangeOp exchange, Writer &out) {
 }
 
 static LogicalResult emitMemory(KernelOp kernel, Writer &out) {
-  out.comment("Global memory: slot of LaunchArgs::buffer, rows, columns");
+  out.comment("Buffers and weights: slots of LaunchArgs::buffer");
   for (auto buffer : kernel.getOps<BufferOp>())
-    if (buffer.getSpace() == Space::Global && failed(emitBuffer(buffer, out)))
+    if (buffer.getSpace() == Space::Global && failed(emitGlobal(buffer, out)))
       return failure();
   for (auto weights : kernel.getOps<WeightsOp>())
-    out.line("using " + weights.getSymName() + " = Weights<" + Twine(weights.getSlot()) + ", " +
-             Twine(weights.getN()) + ", " + Twine(weights.getK()) + ">;");
+    out.line("constexpr int " + weights.getSymName() + " = " + Twine(weights.getSlot()) + ";");
   if (!kernel.getOps<ExchangeOp>().empty()) {
     out.blank();
-    out.comment("Exchanges: slot, rows, words a row, sets");
+    out.comment("Exchanges: slot, rows, words a row, sets; or slot, epoch words");
     for (auto exchange : kernel.getOps<ExchangeOp>())
       emitExchange(exchange, out);
   }
-  bool isFirst = true;
+  out.blank();
+  out.comment("Shared memory: first the offset");
+  for (auto ring : kernel.getOps<RingOp>()) {
+    FailureOr<int64_t> offset = offsetOf(ring, ring.getOffset());
+    if (failed(offset))
+      return failure();
+    out.line("using " + ring.getSymName() + " = Ring<" + Twine(*offset) + ", " +
+             Twine(ring.getSlots()) + ", " + Twine(ring.getSlotBytes()) + ">;");
+  }
   for (auto buffer : kernel.getOps<BufferOp>())
-    if (buffer.getSpace() == Space::Smem) {
-      if (isFirst) {
-        out.blank();
-        out.comment("Shared memory: offset, rows, bytes a row, slots");
-      }
-      isFirst = false;
-      if (failed(emitBuffer(buffer, out)))
-        return failure();
-    }
+    if (buffer.getSpace() == Space::Smem && failed(emitShared(buffer, out)))
+      return failure();
   return success();
 }
 
@@ -120,26 +150,12 @@ static LogicalResult emitMemory(KernelOp kernel, Writer &out) {
 // Edges
 //===----------------------------------------------------------------------===//
 
-/// Whether a step reads the words that the previous launch wrote to `exchange`.
-static bool isReadFromPrevious(KernelOp kernel, ExchangeOp exchange) {
-  return kernel
-      .walk([&](PollOp poll) {
-        for (auto read : poll.getReads().getAsRange<AccessAttr>())
-          if (read.getSet() == Set::Previous &&
-              read.getBuffer().getValue() == exchange.getSymName())
-            return WalkResult::interrupt();
-        return WalkResult::advance();
-      })
-      .wasInterrupted();
-}
-
-static void emitEdgeStruct(EdgeOp edge, StringRef name, const Twine &base, StringRef remark,
-                           Writer &out) {
+static void emitEdge(EdgeOp edge, const Twine &base, StringRef remark, Writer &out) {
   std::string ends = (stringifyRole(edge.getFrom()) + " -> ").str();
   llvm::interleave(
       edge.getTo().getAsRange<RoleAttr>(),
       [&](RoleAttr role) { ends += stringifyRole(role.getValue()); }, [&] { ends += ", "; });
-  out.open("struct " + name + " : " + base + " { // " + ends + remark);
+  out.open("struct " + edge.getSymName() + " : " + base + " { // " + ends + remark);
   out.line("static constexpr char kName[] = \"" + edge.getSymName() + "\";");
   out.close("};");
 }
@@ -147,38 +163,27 @@ static void emitEdgeStruct(EdgeOp edge, StringRef name, const Twine &base, Strin
 static LogicalResult emitEdges(KernelOp kernel, Writer &out) {
   for (EdgeOp edge : kernel.edges()) {
     const std::string id = std::to_string(edge.getId());
-    if (edge.getKind() != EdgeKind::Words) {
-      FailureOr<int64_t> offset = offsetOf(edge, edge.getOffset());
-      if (failed(offset))
-        return failure();
-      const StringRef remark = edge.getKind() == EdgeKind::Bytes    ? ", by bytes"
-                               : edge.getKind() == EdgeKind::Credit ? ", free slots"
-                                                                    : "";
-      emitEdgeStruct(edge, edge.getSymName(),
-                     "MbarrierEdge<" + id + ", " + Twine(*offset) + ", " + Twine(edge.getSlots()) +
-                         ", " + Twine(edge.getArrivals()) + ">",
-                     remark, out);
+    if (edge.getKind() == EdgeKind::Words) {
+      for (auto exchange : kernel.getOps<ExchangeOp>())
+        if (exchange.getEdge() == edge.getSymName()) {
+          const bool isEpoch = exchange.getWord() == WordKind::Epoch;
+          emitEdge(edge,
+                   (isEpoch ? "EpochEdge<" : "WordsEdge<") + id + ", " + exchange.getSymName() +
+                       ">",
+                   ", words of all SMs", out);
+        }
       continue;
     }
-    for (auto exchange : kernel.getOps<ExchangeOp>()) {
-      if (exchange.getEdge() != edge.getSymName())
-        continue;
-      const bool isEpoch = exchange.getWord() == WordKind::Epoch;
-      const std::string base =
-          ((isEpoch ? "EpochEdge<" : "WordsEdge<") + id + ", " + exchange.getSymName()).str();
-      emitEdgeStruct(edge, edge.getSymName(), base + ">", ", words of all SMs", out);
-      if (isReadFromPrevious(kernel, exchange))
-        emitEdgeStruct(edge, wordsName(edge.getSymName(), Set::Previous), base + ", 1>",
-                       ", words of the launch before", out);
-    }
-  }
-  for (auto ring : kernel.getOps<RingOp>()) {
-    FailureOr<int64_t> offset = offsetOf(ring, ring.getOffset());
+    FailureOr<int64_t> offset = offsetOf(edge, edge.getOffset());
     if (failed(offset))
       return failure();
-    out.line("using " + ring.getSymName() + " = Ring<" + Twine(*offset) + ", " +
-             Twine(ring.getSlots()) + ", " + Twine(ring.getSlotBytes()) + ", " + ring.getFull() +
-             ", " + ring.getFree() + ">;");
+    const StringRef remark = edge.getKind() == EdgeKind::Bytes    ? ", by bytes"
+                             : edge.getKind() == EdgeKind::Credit ? ", free slots"
+                                                                  : "";
+    emitEdge(edge,
+             "MbarrierEdge<" + id + ", " + Twine(*offset) + ", " + Twine(edge.getSlots()) + ", " +
+                 Twine(edge.getArrivals()) + ">",
+             remark, out);
   }
   return success();
 }
@@ -224,7 +229,7 @@ static FailureOr<std::string> numberOf(StageOp stage, FlatSymbolRefAttr symbol) 
     return std::to_string(exchange.getSlot());
   auto buffer = dyn_cast<BufferOp>(decl);
   const bool isShared = isa<RingOp>(decl) || (buffer && buffer.getSpace() == Space::Smem);
-  return *type + (isShared ? "::kOffset" : "::kSlot");
+  return isShared ? *type + "::kOffset" : *type;
 }
 
 /// `static constexpr …` of a config key that starts with k and a capital.
@@ -266,6 +271,7 @@ static FailureOr<std::string> aliasOf(StageOp stage, NamedAttribute member) {
 }
 
 static LogicalResult emitStage(StageOp stage, Writer &out) {
+  auto base = stage.getConfig().getAs<StringAttr>("base");
   SmallVector<std::string> members;
   auto collect = [&](bool constants) {
     for (NamedAttribute member : stage.getConfig()) {
@@ -284,11 +290,13 @@ static LogicalResult emitStage(StageOp stage, Writer &out) {
     return failure();
   if (const std::string source = describe(stage); !source.empty())
     out.comment(source);
+  const std::string head =
+      ("struct " + stage.getSymName() + (base ? " : " + base.getValue().str() : "") + " {").str();
   if (members.empty()) {
-    out.line("struct " + stage.getSymName() + " {};");
+    out.line(head + "};");
     return success();
   }
-  out.open("struct " + stage.getSymName() + " {");
+  out.open(head);
   for (const std::string &member : members)
     out.line(member);
   out.close("};");

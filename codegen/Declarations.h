@@ -14,10 +14,6 @@ mlir::LogicalResult emitDeclarations(task::KernelOp kernel, Writer &out);
 /// The edges whose mbarriers a kernel sets up: all but those of words.
 llvm::SmallVector<task::EdgeOp> mbarrierEdges(task::KernelOp kernel);
 
-/// The emitted name of an access to the words of `edge`: that of the edge, with `_previous` for
-/// the words of the launch before.
-std::string wordsName(llvm::StringRef edge, task::Set set);
-
 /// What a stage was compiled from: its `source`, else its location, else nothing.
 std::string describe(task::StageOp stage);
 

@@ -99,15 +99,26 @@ public:
     currentStage = op;
     out.comment(op.getSymName());
     const bool isGuarded = op.getSms().value_or(kernel.getSms()) < kernel.getSms();
+    const bool isBraced = isGuarded || llvm::any_of(role.getBody().front(), declaresName);
     if (isGuarded)
       out.open("if (cta.sm < " + Twine(*op.getSms()) + ") {");
+    else if (isBraced)
+      out.open("{");
     LogicalResult result = steps(role.getBody().front());
-    if (isGuarded)
+    if (isBraced)
       out.close("}");
     return result;
   }
 
 private:
+  /// Whether a step's text declares a name in the scope around it: stages that do have a scope of
+  /// their own, so that all may use the same names.
+  static bool declaresName(Operation &op) {
+    if (auto loop = dyn_cast<ForOp>(op))
+      return loop.getIterate().has_value();
+    return isa<LocalOp>(op) || op.getAttrOfType<StringAttr>("result");
+  }
+
   LogicalResult steps(Block &block) {
     for (Operation &op : block)
       if (failed(step(&op)))
@@ -155,32 +166,37 @@ private:
     return success();
   }
 
-  /// The loop's head: `for (…)`.
-  std::string head(ForOp op) {
-    const std::string index = op.getIndex().str();
-    if (auto range = op.getIterate())
-      return ("for (const auto &" + index + " : " + withTemplate(*range, {}) + "(cta))");
-    std::string bound;
-    if (FlatSymbolRefAttr symbol = op.getTrips().getSymbol()) {
-      bound = (index + " < " + kernel.lookup<SymbolOp>(symbol).getExpr()).str();
-    } else {
-      llvm::interleave(
-          op.getTrips().getMap().getValue().getResults(),
-          [&](AffineExpr expr) { bound += index + " < " + affineText(expr, dims); },
-          [&] { bound += " && "; });
-    }
-    return "for (int " + index + " = 0; " + bound + "; ++" + index + ")";
+  /// `index < bound` for each bound of the trips.
+  std::string conditionOf(ForOp op) {
+    const std::string lead = (op.getIndex() + " < ").str();
+    if (FlatSymbolRefAttr symbol = op.getTrips().getSymbol())
+      return lead + kernel.lookup<SymbolOp>(symbol).getExpr().str();
+    std::string condition;
+    llvm::interleave(
+        op.getTrips().getMap().getValue().getResults(),
+        [&](AffineExpr expr) { condition += lead + affineText(expr, dims); },
+        [&] { condition += " && "; });
+    return condition;
   }
 
   LogicalResult loop(ForOp op) {
-    if (FlatSymbolRefAttr symbol = op.getTrips().getSymbol();
-        symbol && !kernel.lookup<SymbolOp>(symbol))
+    const std::string index = op.getIndex().str();
+    std::string head;
+    if (auto range = op.getIterate()) {
+      out.line(*range + " " + index + "_list(*cta.args.step, cta.sm);");
+      head = ("for (" + *range + "::Tile " + index + "; " + index + "_list.next(" + index + ");)")
+                 .str();
+    } else if (FlatSymbolRefAttr symbol = op.getTrips().getSymbol();
+               symbol && !kernel.lookup<SymbolOp>(symbol)) {
       return op.emitOpError() << "expected " << symbol << " to be a symbol of this kernel";
+    } else {
+      head = "for (int " + index + " = 0; " + conditionOf(op) + "; ++" + index + ")";
+    }
     Block &body = op.getBody().front();
-    const bool isBraced = !llvm::hasSingleElement(body) || printsTwoLines(body.front());
-    const std::string text = head(op);
-    out.open(text + (isBraced ? " {" : ""));
-    dims.push_back(op.getIndex().str());
+    // One step is one statement, except a loop over tiles, which declares their list before it.
+    const bool isBraced = !llvm::hasSingleElement(body) || declaresName(body.front());
+    out.open(head + (isBraced ? " {" : ""));
+    dims.push_back(index);
     LogicalResult result = steps(body);
     dims.pop_back();
     if (isBraced)
@@ -190,32 +206,27 @@ private:
     return result;
   }
 
-  /// Whether a step prints a comment before its call.
-  bool printsTwoLines(Operation &op) {
-    auto call = dyn_cast<ComputeOp>(op);
-    return call && !signalledBy(call).empty();
-  }
-
-  /// `callee`, with the stage's struct and `more` as its template arguments unless it brings its
-  /// own.
-  std::string withTemplate(StringRef callee, ArrayRef<StringRef> more) {
-    if (callee.contains('<'))
+  /// `callee` as it stands, or with these template arguments if it brings none and is no whole
+  /// call.
+  static std::string withTemplate(StringRef callee, ArrayRef<StringRef> arguments) {
+    if (callee.contains('<') || callee.ends_with(")"))
       return callee.str();
-    std::string text = (callee + "<" + currentStage.getSymName()).str();
-    for (StringRef argument : more)
-      text += (", " + argument).str();
-    return text + ">";
+    return (callee + "<" + llvm::join(arguments, ", ") + ">").str();
   }
 
   void call(StringRef target, ArrayAttr args, std::optional<StringRef> result = {}) {
+    if (target.ends_with(")")) {
+      out.line(assigned(result) + target + ";");
+      return;
+    }
     std::string text = assigned(result) + target.str() + "(cta";
     for (auto argument : args.getAsRange<StringAttr>())
       text += (", " + argument.getValue()).str();
     out.line(text + ");");
   }
 
-  /// A copy or poll whose callee brings its template arguments must name its edge among them:
-  /// readers and the lint find waits by their edge's name.
+  /// Readers and the lint find waits and signals by their edge's name, so a call that is one must
+  /// have it among its template arguments.
   LogicalResult expectNamed(Operation *op, StringRef target, StringRef name) {
     if (mentions(target, name))
       return success();
@@ -224,38 +235,26 @@ private:
   }
 
   LogicalResult copy(CopyOp op) {
-    const std::string target = withTemplate(op.getCallee(), {op.getRing(), op.getEdge()});
+    const std::string target =
+        withTemplate(op.getCallee(), {op.getEdge(), op.getRing(), currentStage.getSymName()});
     call(target, op.getArgs());
     return expectNamed(op, target, op.getEdge());
   }
 
   LogicalResult poll(PollOp op) {
-    Set set = Set::Current;
-    for (auto read : op.getReads().getAsRange<AccessAttr>())
-      set = read.getSet();
-    const std::string words = wordsName(op.getEdge(), set);
-    const std::string target = withTemplate(op.getCallee(), {words});
+    const std::string target =
+        withTemplate(op.getCallee(), {op.getEdge(), currentStage.getSymName()});
     call(target, op.getArgs());
-    return expectNamed(op, target, words);
-  }
-
-  /// The words edges that a compute step signals: those of the exchanges it writes.
-  SmallVector<StringRef> signalledBy(ComputeOp op) {
-    SmallVector<StringRef> edges;
-    for (auto write : op.getWrites().getAsRange<AccessAttr>())
-      if (auto exchange = kernel.lookup<ExchangeOp>(write.getBuffer()))
-        if (!llvm::is_contained(edges, exchange.getEdge()))
-          edges.push_back(exchange.getEdge());
-    return edges;
+    return expectNamed(op, target, op.getEdge());
   }
 
   LogicalResult compute(ComputeOp op) {
-    SmallVector<StringRef> more;
-    if (auto ring = op.getRing())
-      more.push_back(*ring);
-    if (const SmallVector<StringRef> edges = signalledBy(op); !edges.empty())
-      out.comment("signals " + llvm::join(edges, ", "));
-    call(withTemplate(op.getCallee(), more), op.getArgs(), op.getResult());
+    const std::string target = withTemplate(op.getCallee(), {currentStage.getSymName()});
+    call(target, op.getArgs(), op.getResult());
+    for (auto write : op.getWrites().getAsRange<AccessAttr>())
+      if (auto exchange = kernel.lookup<ExchangeOp>(write.getBuffer()))
+        if (failed(expectNamed(op, target, exchange.getEdge())))
+          return failure();
     return success();
   }
 

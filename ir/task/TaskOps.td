@@ -87,7 +87,7 @@ def BufferOp : Task_DeclOp<"buffer"> {
     u % slots is meant. A buffer of one role needs no guard.
 
     `type` is the C++ type of a shared buffer in emitted source, with `$offset`, `$rows`, `$cols` and `$slots`
-    for its own numbers (`"RoutingTable<$offset, $rows>"`). Absent: `Shared`.
+    for its own numbers (`"Part<$offset, $slots>"`). Absent: `Rows`, `WordRows` or bytes by element (codegen/README.md).
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, DenseI64ArrayAttr:$shape, TypeAttr:$element,
                        Task_SpaceAttr:$space, Task_MutabilityAttr:$mutability, OptionalAttr<Task_Int>:$slot,
@@ -278,7 +278,7 @@ def ComputeOp : Task_StepOp<"compute"> {
   let description = [{
     `reads` and `writes` list every buffer it touches; a write to an exchange publishes words. `ring_slot`, when
     present, names the ring whose slot of the role's latest wait it reads. Registers are not listed. `result`
-    is the C++ declaration of what the call returns ("const auto &pairs").
+    is the C++ declaration of what the call returns ("const Fragment sum").
   }];
   let arguments = (ins StrAttr:$callee, StrArrayAttr:$args, AccessArrayAttr:$reads, AccessArrayAttr:$writes,
                        OptionalAttr<FlatSymbolRefAttr>:$ring, OptionalAttr<StrAttr>:$result);

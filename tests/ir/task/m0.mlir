@@ -12,7 +12,7 @@ task.kernel @m0 "toy" target "sm_90a" sms 4 rows 1 smem 74896 {
   task.exchange @h [1, 256] bf16 sentinel sets 2 slot 4 edge @h_words
   task.ring @ring 4 x 16384 full @w_full free @w_free {offset = 0}
   task.buffer @xs [1, 512] bf16 smem scratch {row_bytes = 1056, offset = 73728, guard = @x_full}
-  task.buffer @part [128, 8] f32 smem scratch {slots = 2, offset = 65536, guard = @p_full}
+  task.buffer @part [128, 8] f32 smem scratch {slots = 2, offset = 65536, guard = @p_full, type = "Part<$offset, $slots>"}
 
   // CHECK: task.edge 0 @w_full bytes producer -> consumer {offset = 74784 : i64, slots = 4 : i64}
   task.edge 0 @w_full bytes producer -> consumer {slots = 4, offset = 74784}
@@ -29,7 +29,7 @@ task.kernel @m0 "toy" target "sm_90a" sms 4 rows 1 smem 74896 {
       reads [@x[0, 0] 1 x [512],
              @w1[d0 * 32, 0] 32 x [1]]
       writes [@h[0, d0 * 64] 1 x [64]]
-      config {kUnit = 32, kEps = 1.0e-06 : f32, W = @w1, Source = @x, In = @xs, Gain = @gain, Part = @part, Out = @h}
+      config {n = 256, k = 512, unit = 32, base = "Linear<w1, 256, 512, 32>", Norm = "RmsNorm<xs, gain, 1.0e-6f>"}
       source "moe.linear \"linear1\"" {
     task.role producer {
       task.for "m" in 4 {
@@ -47,28 +47,29 @@ task.kernel @m0 "toy" target "sm_90a" sms 4 rows 1 smem 74896 {
       task.rearm @h
       task.launch_dependents
       task.acquire @x_free
-      task.compute "load_rows" []
+      task.compute "read_rows<xs, x>" []
           reads [@x[0, 0] 1 x [512]]
           writes [@xs[0, 0] 1 x [512]]
       task.signal @x_full
     }
     task.role consumer {
       task.wait @x_full
-      task.compute "rms_norm" []
+      task.compute "rms_norm<norm_linear1::Norm>" []
           reads [@xs[0, 0] 1 x [512],
                  @gain[0, 0] 1 x [512]]
           writes [@xs[0, 0] 1 x [512]]
+      task.local "column" : "const Column" = "dense_column<norm_linear1, xs>(cta)"
       task.for "m" in 4 {
-        task.local "acc" : "Accumulator"
+        task.local "sum" : "Fragment" = "{}"
         task.for "b" in 1 {
-          task.wait @w_full
-          task.compute "gemv_block" ["acc", "m", "b"]
+          task.wait @w_full {result = "const int slot"}
+          task.compute "gemv_block<norm_linear1, ring>" ["sum", "slot", "m", "b", "column"]
               reads [@xs[0, 0] 1 x [512]]
               writes [] ring @ring
           task.release @w_free
         }
-        task.acquire @p_free {result = "const int slot"}
-        task.compute "store_part" ["acc", "slot"] reads []
+        task.acquire @p_free {result = "const int place"}
+        task.compute "store_part<part>" ["place", "sum"] reads []
             writes [@part[0, 0] 128 x [8]]
         task.signal @p_full
       }
@@ -77,12 +78,15 @@ task.kernel @m0 "toy" target "sm_90a" sms 4 rows 1 smem 74896 {
     task.role epilogue {
       task.launch_wait
       task.for "m" in 4 {
-        task.wait @p_full {result = "const int slot"}
-        // CHECK: task.compute "publish_rows" ["m", "slot"]
-        task.compute "publish_rows" ["m", "slot"]
+        task.wait @p_full {result = "const int place"}
+        task.compute "sum_chunks<part>" ["place"]
             reads [@part[0, 0] 128 x [8]]
-            writes [@h[0, d0 * 64 + d1 * 16] 1 x [16]]
+            writes [] {result = "const Fragment sum"}
         task.release @p_free
+        // CHECK: task.compute "epilogue_words<norm_linear1, h_words>" ["m", "sum"]
+        task.compute "epilogue_words<norm_linear1, h_words>" ["m", "sum"]
+            reads []
+            writes [@h[0, d0 * 64 + d1 * 16] 1 x [16]]
       }
     }
   }
@@ -92,7 +96,7 @@ task.kernel @m0 "toy" target "sm_90a" sms 4 rows 1 smem 74896 {
       reads [@h[0, 0] 1 x [256],
              @w2[d0 * 16, 0] 16 x [1]]
       writes [@out[0, d0 * 32] 1 x [32]]
-      config {kUnit = 16, W = @w2, In = @xs, Part = @part, Out = @out}
+      config {n = 128, k = 256, unit = 16, base = "Linear<w2, 128, 256, 16>", In = "Rows<xs::kOffset, Config::kRows, 256>"}
       source "moe.linear \"linear2\"" {
     task.role producer {
       task.for "m" in 2 {
@@ -106,25 +110,26 @@ task.kernel @m0 "toy" target "sm_90a" sms 4 rows 1 smem 74896 {
     }
     task.role poller {
       task.acquire @x_free
-      // CHECK: task.poll "poll_rows" [] waits @h_words
-      task.poll "poll_rows" [] waits @h_words
+      // CHECK: task.poll "poll_rows<h_words, linear2::In>" [] waits @h_words
+      task.poll "poll_rows<h_words, linear2::In>" [] waits @h_words
           reads [@h[0, 0] 1 x [256]]
           writes [@xs[0, 0] 1 x [256]]
       task.signal @x_full
     }
     task.role consumer {
       task.wait @x_full
+      task.local "column" : "const Column" = "dense_column<linear2, linear2::In>(cta)"
       task.for "m" in 2 {
-        task.local "acc" : "Accumulator"
+        task.local "sum" : "Fragment" = "{}"
         task.for "b" in 1 {
-          task.wait @w_full
-          task.compute "gemv_block" ["acc", "m", "b"]
+          task.wait @w_full {result = "const int slot"}
+          task.compute "gemv_block<linear2, ring>" ["sum", "slot", "m", "b", "column"]
               reads [@xs[0, 0] 1 x [256]]
               writes [] ring @ring
           task.release @w_free
         }
-        task.acquire @p_free {result = "const int slot"}
-        task.compute "store_part" ["acc", "slot"] reads []
+        task.acquire @p_free {result = "const int place"}
+        task.compute "store_part<part>" ["place", "sum"] reads []
             writes [@part[0, 0] 128 x [8]]
         task.signal @p_full
       }
@@ -132,11 +137,14 @@ task.kernel @m0 "toy" target "sm_90a" sms 4 rows 1 smem 74896 {
     }
     task.role epilogue {
       task.for "m" in 2 {
-        task.wait @p_full {result = "const int slot"}
-        task.compute "store_rows" ["m", "slot"]
+        task.wait @p_full {result = "const int place"}
+        task.compute "sum_chunks<part>" ["place"]
             reads [@part[0, 0] 128 x [8]]
-            writes [@out[0, d0 * 32 + d1 * 16] 1 x [16]]
+            writes [] {result = "const Fragment sum"}
         task.release @p_free
+        task.compute "epilogue_store_bf16<linear2, out>" ["m", "sum"]
+            reads []
+            writes [@out[0, d0 * 32 + d1 * 16] 1 x [16]]
       }
     }
   }
