@@ -155,6 +155,13 @@ PreparedLaunch Executor::prepare(int64_t index) const {
   return prepared;
 }
 
+std::vector<PreparedLaunch> Executor::prepareLaunches(int64_t first, int64_t count) const {
+  std::vector<PreparedLaunch> launches;
+  for (int64_t i = first; i < first + count; ++i)
+    launches.push_back(prepare(i));
+  return launches;
+}
+
 llvm::Error Executor::runLaunches(int64_t first, int64_t count) {
   if (lost)
     return problem("the GPU context was lost by an earlier fault: start again");
@@ -164,10 +171,7 @@ llvm::Error Executor::runLaunches(int64_t first, int64_t count) {
       first + count > options.firstLaunch + options.launchCount)
     return problem("launches [{0}, {1}) are not set up, [{2}, {3}) are", first, first + count,
                    options.firstLaunch, options.firstLaunch + options.launchCount);
-  std::vector<PreparedLaunch> launches;
-  for (int64_t i = first; i < first + count; ++i)
-    launches.push_back(prepare(i));
-  if (auto error = backend.run(launches, options.chaining)) {
+  if (auto error = backend.run(prepareLaunches(first, count), options.chaining)) {
     lost = backend.losesContext();
     const FaultRecord fault = backend.fault();
     return fault.valid ? describeFault(fault, std::move(error)) : std::move(error);

@@ -53,6 +53,8 @@ public:
   /// Runs launches [first, first + count) of the step and leaves the counter alone: for tests of
   /// one layer. Launches of a step should be run in order.
   llvm::Error runLaunches(int64_t first, int64_t count);
+  /// What runLaunches hands to the backend, for graphs (CudaBackend::enqueue).
+  std::vector<PreparedLaunch> prepareLaunches(int64_t first, int64_t count) const;
   /// Moves the counter on by a step, as runStep does.
   llvm::Error finishStep();
 
