@@ -5,6 +5,7 @@
 #include "runtime/error.h"
 #include "runtime/packing.h"
 
+#include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/MemoryBuffer.h"
 
 #include <algorithm>
@@ -56,6 +57,7 @@ llvm::Expected<int> HostBackend::loadKernel(const Plan &plan, const Kernel &kern
     return record.takeError();
   libraries.push_back(std::move(*library)); // moving it moves no code
   kernels.push_back(*record);
+  edges.push_back(kernel.edges);
   return int(kernels.size()) - 1;
 }
 
@@ -120,6 +122,29 @@ llvm::Error HostBackend::fill(Address to, uint32_t word, int64_t bytes) {
   return llvm::Error::success();
 }
 
+std::string HostBackend::withEdgeNames(llvm::StringRef report,
+                                       std::span<const PreparedLaunch> launches) const {
+  llvm::SmallVector<llvm::StringRef> lines;
+  report.split(lines, '\n');
+  std::string text;
+  for (llvm::StringRef line : lines) {
+    if (!text.empty())
+      text += '\n';
+    unsigned launch = 0, edge = 0;
+    llvm::StringRef launchDigits = line.split("launch ").second, rest = line.split("edge ").second;
+    const bool known = !launchDigits.consumeInteger(10, launch) && launch < launches.size() &&
+                       !rest.consumeInteger(10, edge) &&
+                       edge < edges[launches[launch].kernel].size();
+    if (known) {
+      const Edge &named = edges[launches[launch].kernel][edge];
+      text += line.drop_back(rest.size()).str() + " '" + named.name + "'" + rest.str();
+    } else {
+      text += line;
+    }
+  }
+  return text;
+}
+
 llvm::Error HostBackend::run(std::span<const PreparedLaunch> launches, Chaining chaining) {
   faultRecord = {};
   std::vector<host::Launch> list;
@@ -129,7 +154,8 @@ llvm::Error HostBackend::run(std::span<const PreparedLaunch> launches, Chaining 
   for (size_t i = 0; i < list.size(); i += together) {
     auto report = machine->run(llvm::ArrayRef(list).slice(i, together));
     if (!report)
-      return report.takeError();
+      return problem(
+          "{0}", withEdgeNames(llvm::toString(report.takeError()), launches.subspan(i, together)));
     lastReport = *report;
   }
   return llvm::Error::success();

@@ -48,10 +48,15 @@ public:
   bool losesContext() const override { return false; }
 
 private:
+  /// The machine's report with the name behind each edge's number: it knows launches by their place
+  /// in `launches` and edges by number.
+  std::string withEdgeNames(llvm::StringRef report, std::span<const PreparedLaunch> launches) const;
+
   HostBackendOptions options;
   std::unique_ptr<host::Machine> machine;     ///< made by check, which knows the SMs
   std::vector<host::KernelLibrary> libraries; ///< the kernels' code
   std::vector<const host::KernelRecord *> kernels;
+  std::vector<std::vector<Edge>> edges; ///< by kernel
   std::vector<void *> allocations;
   alignas(256) FaultRecord faultRecord = {};
   host::RunReport lastReport;

@@ -108,7 +108,10 @@ TEST_CASE("words that never come end in an error that names the wait, and a new 
   REQUIRE(bool(executor));
   REQUIRE(!(*executor)->setStep(std::vector<StepSequence>{{.tokens = {0}, .pages = {0}}}));
   const std::string problem = text((*executor)->runLaunches(1, 1));
-  CHECK_THAT(problem, Contains("'sum'") || Contains("edge 1 'sums'"));
+  CHECK_THAT(problem, Contains("launch 7 (kernel chain, layer 1)") &&
+                          Contains("edge 1 'sums' (all -> all): expected 1, saw 0"));
+  // And in the machine's list of everything that waits:
+  CHECK_THAT(problem, Contains("poll of 'sum' + 4 (edge 1 'sums', expected 1, saw 0)"));
   const uint32_t before[4] = {};
   REQUIRE(!(*executor)->writeBuffer(
       "sum", {reinterpret_cast<const unsigned char *>(before), sizeof before}, 0, 6 % 3));
