@@ -4,13 +4,16 @@
 
 #include "codegen/device/platform.cuh"
 
-/// Before a loop: unroll it N times (a constant), so that small arrays stay in registers. Nothing
-/// on the host, where g++ takes no N that depends on a template argument.
+/// Before a loop: unroll it N times, or wholly, so that small arrays stay in registers. (Where the
+/// trip count may be 1 only UNROLL_ALL will do: `unroll 1` forbids unrolling.) Nothing on the host,
+/// where g++ takes no N that depends on a template argument.
 #if defined(__CUDACC__)
 #define MEGALITH_UNROLL(N) MEGALITH_PRAGMA(unroll N)
+#define MEGALITH_UNROLL_ALL _Pragma("unroll")
 #define MEGALITH_PRAGMA(TEXT) _Pragma(#TEXT)
 #else
 #define MEGALITH_UNROLL(N)
+#define MEGALITH_UNROLL_ALL
 #endif
 
 namespace megalith {

@@ -13,7 +13,6 @@
 #include <catch2/catch.hpp>
 
 #include <cmath>
-#include <cstring>
 #include <vector>
 
 using namespace megalith;
@@ -221,7 +220,8 @@ template <class K> struct Run {
           }
           for (int i = 0; i < kDim; ++i) {
             const double want = result[i] / sum;
-            const double got = fromBf16(output(kLaunch + 1, step.seq[s].first_row + r, q * kDim + i));
+            const double got =
+                fromBf16(output(kLaunch + 1, step.seq[s].first_row + r, q * kDim + i));
             difference += (got - want) * (got - want);
             size += want * want;
           }
