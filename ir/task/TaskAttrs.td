@@ -12,7 +12,10 @@ class Task_Enum<string name, string summary, list<I32EnumAttrCase> cases>
   let cppNamespace = "::megalith::task";
 }
 
-class Task_EnumAttr<EnumAttrInfo info, string mnemonic> : EnumAttr<Task_Dialect, info, mnemonic>;
+// The empty literal: an operation has put a space in front already.
+class Task_EnumAttr<EnumAttrInfo info, string mnemonic> : EnumAttr<Task_Dialect, info, mnemonic> {
+  let assemblyFormat = "`` $value";
+}
 
 def Task_Role : Task_Enum<"Role", "a CTA's warp roles, in warp order", [
   I32EnumAttrCase<"Producer", 0, "producer">, // 1 warp: walks the weight and KV stream

@@ -248,6 +248,18 @@ LogicalResult SymbolOp::verify() {
   return success();
 }
 
+void BufferOp::build(OpBuilder &builder, OperationState &state, StringRef name,
+                     ArrayRef<int64_t> shape, Type element, Space space, Mutability mutability) {
+  Properties &properties = state.getOrAddProperties<Properties>();
+  properties.sym_name = builder.getStringAttr(name);
+  properties.shape = builder.getDenseI64ArrayAttr(shape);
+  properties.element = TypeAttr::get(element);
+  properties.space = SpaceAttr::get(builder.getContext(), space);
+  properties.mutability = MutabilityAttr::get(builder.getContext(), mutability);
+  properties.slots = builder.getI64IntegerAttr(1);
+  properties.layer_offset = builder.getI64IntegerAttr(0);
+}
+
 LogicalResult BufferOp::verify() {
   if (failed(verifyShape(*this, getShape(), getElement())))
     return failure();

@@ -82,6 +82,9 @@ def BufferOp : Task_DeclOp<"buffer"> {
     between the last use of one and the first use of the other. A value is what stages hand each other before
     exchanges are materialized; with `crossing` the next launch reads it too.
 
+    An immutable buffer read from a checkpoint names its tensor in `checkpoint`, as `task.weights` does;
+    `layer_offset` is 1 when it belongs to the layer after the launch's own.
+
     `guard` names the mbarrier edge that hands a shared-memory buffer from its source role to its waiting roles.
     The source fills it before signal number u; a waiting role reads that filling after wait number u. Copy
     u % slots is meant. A buffer of one role needs no guard.
@@ -92,9 +95,12 @@ def BufferOp : Task_DeclOp<"buffer"> {
   let arguments = (ins SymbolNameAttr:$sym_name, DenseI64ArrayAttr:$shape, TypeAttr:$element,
                        Task_SpaceAttr:$space, Task_MutabilityAttr:$mutability, OptionalAttr<Task_Int>:$slot,
                        OptionalAttr<Task_Int>:$row_bytes, DefaultValuedAttr<Task_Int, "1">:$slots,
-                       OptionalAttr<Task_Int>:$offset, OptionalAttr<StrAttr>:$alias, UnitAttr:$crossing,
+                       OptionalAttr<Task_Int>:$offset, OptionalAttr<StrAttr>:$alias, UnitAttr:$crossing, OptionalAttr<StrAttr>:$checkpoint,
+                       DefaultValuedAttr<Task_Int, "0">:$layer_offset,
                        OptionalAttr<FlatSymbolRefAttr>:$guard, OptionalAttr<StrAttr>:$type);
   let assemblyFormat = "$sym_name $shape $element $space $mutability attr-dict";
+  let builders = [OpBuilder<(ins "::llvm::StringRef":$name, "::llvm::ArrayRef<int64_t>":$shape,
+                                 "::mlir::Type":$element, "Space":$space, "Mutability":$mutability)>];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     int64_t rows() { return getShape()[0]; }
@@ -112,7 +118,8 @@ def WeightsOp : Task_DeclOp<"weights"> {
   let description = [{
     `n` output rows (gate/up: both counted) and `k` columns of the unsharded, unpadded matrix, in the strip
     layout of docs/kernel-contract.md. `checkpoint` names the tensors it is packed from, with `{layer}` and
-    `{expert}` placeholders; gate/up has two. `per_layer` is absent for the head and other once-only weights.
+    `{expert}` placeholders; gate/up has two, and rows of several tensors follow one another. `layer_offset` is 1
+    when they belong to the layer after the launch's own.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Task_Int:$n, Task_Int:$k, Task_Int:$slot,
                        DefaultValuedAttr<Task_Int, "1">:$experts, Task_PairingAttr:$pairing,

@@ -5,6 +5,7 @@
 #include "ir/moe/Moe.h"
 #include "ir/task/Task.h"
 #include "passes/Passes.h"
+#include "passes/graph/GraphPasses.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -20,6 +21,7 @@ void registerDialects(mlir::DialectRegistry &registry) {
 void registerPasses() {
   mlir::registerCanonicalizerPass();
   mlir::registerCSEPass();
+  registerMegalithGraphPasses();
   registerMegalithPasses();
 }
 

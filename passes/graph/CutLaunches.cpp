@@ -1,0 +1,205 @@
+// moe-cut-launches: a step becomes one function per distinct launch.
+#include "passes/graph/GraphPasses.h"
+
+#include "mlir/IR/IRMapping.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/STLExtras.h"
+
+namespace megalith {
+#define GEN_PASS_DEF_CUTLAUNCHES
+#include "passes/graph/GraphPasses.h.inc"
+} // namespace megalith
+
+using namespace mlir;
+using namespace megalith;
+
+namespace {
+
+/// One layer's function and where it is cut.
+struct Layer {
+  func::FuncOp function;
+  moe::QkvProjOp projection;
+};
+
+class CutLaunches : public megalith::impl::CutLaunchesBase<CutLaunches> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    auto steps = llvm::to_vector(module.getOps<moe::StepOp>());
+    if (steps.size() != 1) {
+      module.emitError() << "expected one moe.step to cut, but got " << steps.size();
+      return signalPassFailure();
+    }
+    if (failed(cut(steps.front())))
+      signalPassFailure();
+  }
+
+  LogicalResult cut(moe::StepOp step) {
+    ModuleOp module = getOperation();
+    SmallVector<Layer> layers;
+    for (int64_t l = 0; l < step.getNumLayers(); ++l) {
+      FailureOr<Layer> layer = cutPoint(module.lookupSymbol<func::FuncOp>(step.getLayer(l)));
+      if (failed(layer))
+        return failure();
+      layers.push_back(*layer);
+    }
+    auto embed = module.lookupSymbol<func::FuncOp>(step.getEmbed());
+    auto head = module.lookupSymbol<func::FuncOp>(step.getHead());
+
+    // Equal launches are built once: the key is (layer, next layer).
+    llvm::MapVector<std::pair<Operation *, Operation *>, func::FuncOp> built;
+    SmallVector<Attribute> launches;
+    auto launch = [&](Operation *a, Operation *b, auto build) {
+      func::FuncOp &function = built[{a, b}];
+      if (!function)
+        function = build();
+      launches.push_back(FlatSymbolRefAttr::get(function.getSymNameAttr()));
+    };
+    launch(nullptr, layers.front().function,
+           [&] { return buildEmbed(embed, layers.front(), layers); });
+    for (size_t l = 0; l + 1 < layers.size(); ++l)
+      launch(layers[l].function, layers[l + 1].function,
+             [&] { return buildLayer(layers[l], layers[l + 1], layers); });
+    launch(layers.back().function, nullptr, [&] { return buildLast(layers.back(), head, layers); });
+
+    module->setAttr(kLaunchesAttr, ArrayAttr::get(&getContext(), launches));
+    step.erase();
+    DenseSet<Operation *> done;
+    for (func::FuncOp function : {embed, head})
+      if (done.insert(function).second)
+        function.erase();
+    for (Layer &layer : layers)
+      if (done.insert(layer.function).second)
+        layer.function.erase();
+    for (auto &[key, function] : built)
+      SymbolTable::setSymbolName(function, StringRef(function.getSymName()).drop_front(7));
+    for (Attribute &ref : launches)
+      ref = FlatSymbolRefAttr::get(&getContext(),
+                                   cast<FlatSymbolRefAttr>(ref).getValue().drop_front(7));
+    module->setAttr(kLaunchesAttr, ArrayAttr::get(&getContext(), launches));
+    return success();
+  }
+
+  FailureOr<Layer> cutPoint(func::FuncOp function) {
+    auto projections = llvm::to_vector(function.getOps<moe::QkvProjOp>());
+    if (projections.size() != 1)
+      return function.emitError()
+             << "expected one moe.qkv_proj in a layer, where launches are cut, but got "
+             << projections.size();
+    return Layer{function, projections.front()};
+  }
+
+  // The new functions stand at the module's end under temporary names ("launch.…"), since the names
+  // of the functions they replace are still taken.
+  func::FuncOp create(StringRef name, StringRef kind, TypeRange arguments) {
+    OpBuilder builder = OpBuilder::atBlockEnd(getOperation().getBody());
+    auto function = func::FuncOp::create(builder, getOperation().getLoc(), ("launch." + name).str(),
+                                         builder.getFunctionType(arguments, {}));
+    function->setAttr(kLaunchAttr, builder.getStringAttr(kind));
+    function.addEntryBlock();
+    return function;
+  }
+
+  static void finish(func::FuncOp function, ValueRange results) {
+    OpBuilder builder = OpBuilder::atBlockEnd(&function.getBody().front());
+    func::ReturnOp::create(builder, function.getLoc(), results);
+    function.setFunctionType(
+        builder.getFunctionType(function.getArgumentTypes(), results.getTypes()));
+    // What only the other part needed is dead now.
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
+      if (isOpTriviallyDead(&op))
+        op.erase();
+  }
+
+  /// Clones the ops of `function` but `skip` and the return; returns what the return returned.
+  static SmallVector<Value> clone(func::FuncOp function, Operation *skip, IRMapping &mapping,
+                                  func::FuncOp into, bool isNext) {
+    OpBuilder builder = OpBuilder::atBlockEnd(&into.getBody().front());
+    for (Operation &op : function.getBody().front()) {
+      if (auto back = dyn_cast<func::ReturnOp>(op)) {
+        SmallVector<Value> results;
+        for (Value value : back.getOperands())
+          results.push_back(mapping.lookupOrNull(value));
+        return results;
+      }
+      if (&op == skip ||
+          llvm::any_of(op.getOperands(), [&](Value v) { return !mapping.contains(v); }))
+        continue;
+      Operation *copy = builder.clone(op, mapping);
+      if (isNext)
+        copy->setAttr(kNextAttr, builder.getUnitAttr());
+    }
+    return {};
+  }
+
+  /// Clones norms and qkv_proj of the next layer; returns the raw q, k, v.
+  static SmallVector<Value> clonePre(Layer &next, Value residual, func::FuncOp into) {
+    IRMapping mapping;
+    mapping.map(next.function.getArgument(0), residual);
+    clone(next.function, nullptr, mapping, into, /*isNext=*/true);
+    SmallVector<Value> results;
+    for (Value value : next.projection.getResults())
+      results.push_back(mapping.lookup(value));
+    return results;
+  }
+
+  static std::string nameOf(Layer &layer) { return layer.function.getSymName().str(); }
+
+  /// One kind of layer needs no kinds in its names.
+  static std::string nameFor(StringRef general, const Twine &special, ArrayRef<Layer> layers) {
+    bool isUniform =
+        llvm::all_of(layers, [&](const Layer &l) { return l.function == layers.front().function; });
+    return isUniform ? general.str() : special.str();
+  }
+
+  func::FuncOp buildEmbed(func::FuncOp embed, Layer &next, ArrayRef<Layer> layers) {
+    auto function = create(nameFor("embed", "embed_" + nameOf(next), layers), "embed",
+                           embed.getArgumentTypes());
+    IRMapping mapping;
+    mapping.map(embed.getArguments(), function.getArguments());
+    SmallVector<Value> results = clone(embed, nullptr, mapping, function, /*isNext=*/false);
+    llvm::append_range(results, clonePre(next, results.front(), function));
+    finish(function, results);
+    return function;
+  }
+
+  /// The rest of a layer in a new function of (residual, q, k, v, kv).
+  func::FuncOp buildRest(Layer &layer, StringRef name, StringRef kind,
+                         SmallVector<Value> &results) {
+    SmallVector<Type> types = {layer.function.getArgument(0).getType()};
+    llvm::append_range(types, layer.projection.getResultTypes());
+    types.push_back(layer.function.getArgument(1).getType());
+    auto function = create(name, kind, types);
+    IRMapping mapping;
+    mapping.map(layer.function.getArgument(0), function.getArgument(0));
+    mapping.map(layer.projection.getResults(), function.getArguments().slice(1, 3));
+    mapping.map(layer.function.getArgument(1), function.getArgument(4));
+    results = clone(layer.function, layer.projection, mapping, function, /*isNext=*/false);
+    return function;
+  }
+
+  func::FuncOp buildLayer(Layer &layer, Layer &next, ArrayRef<Layer> layers) {
+    SmallVector<Value> results;
+    auto function = buildRest(layer, nameFor("layer", nameOf(layer) + "_" + nameOf(next), layers),
+                              "layer", results);
+    SmallVector<Value> raw = clonePre(next, results.front(), function);
+    results.insert(results.begin() + 1, raw.begin(), raw.end());
+    finish(function, results);
+    return function;
+  }
+
+  func::FuncOp buildLast(Layer &layer, func::FuncOp head, ArrayRef<Layer> layers) {
+    SmallVector<Value> results;
+    auto function =
+        buildRest(layer, nameFor("last", nameOf(layer) + "_last", layers), "last", results);
+    IRMapping mapping;
+    mapping.map(head.getArgument(0), results.front());
+    SmallVector<Value> logits = clone(head, nullptr, mapping, function, /*isNext=*/false);
+    // The residual after the last layer stays observable beside the logits.
+    results.insert(results.begin() + 1, logits.begin(), logits.end());
+    finish(function, results);
+    return function;
+  }
+};
+
+} // namespace
