@@ -3,15 +3,13 @@
 #include "runtime/host_compile.h"
 
 #include "runtime/error.h"
+#include "runtime/kernel_cache.h"
 
 #include "llvm/ADT/SmallString.h"
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
-#include "llvm/Support/raw_ostream.h"
-#include "llvm/Support/xxhash.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -24,15 +22,10 @@ namespace {
 namespace fs = llvm::sys::fs;
 namespace path = llvm::sys::path;
 
-std::string environment(const char *name) {
-  const char *value = std::getenv(name);
-  return value ? value : "";
-}
-
 /// What the compiler says of itself; "" where there is none, which the compilation then reports.
 std::string compilerVersion() {
-  std::string compiler = environment("CXX");
-  auto program = llvm::sys::findProgramByName(compiler.empty() ? "g++" : compiler);
+  const char *named = std::getenv("CXX");
+  auto program = llvm::sys::findProgramByName(named && *named ? named : "g++");
   llvm::SmallString<128> log;
   if (!program || fs::createTemporaryFile("megalith", "log", log))
     return "";
@@ -65,49 +58,26 @@ llvm::Expected<std::string> headerTexts(llvm::StringRef folder) {
 
 } // namespace
 
-std::string defaultCacheFolder() {
-  if (std::string folder = environment("MEGALITH_CACHE"); !folder.empty())
-    return folder;
-  if (std::string folder = environment("XDG_CACHE_HOME"); !folder.empty())
-    return folder + "/megalith";
-  if (std::string home = environment("HOME"); !home.empty() && fs::can_write(home))
-    return home + "/.cache/megalith";
-  llvm::SmallString<128> temporary;
-  path::system_temp_directory(/*ErasedOnReboot=*/true, temporary);
-  return (temporary + "/megalith-cache").str();
-}
-
 llvm::Expected<host::KernelLibrary> compileForHost(llvm::StringRef source, llvm::StringRef name,
                                                    const HostCompileOptions &options) {
   auto headers = headerTexts(options.includeFolder);
   if (!headers)
     return headers.takeError();
   const std::string key = compilerVersion() + '\0' + source.str() + '\0' + *headers;
-  const llvm::XXH128_hash_t hash = llvm::xxh3_128bits(llvm::arrayRefFromStringRef(key));
-  const std::string folder =
-      (options.cacheFolder.empty() ? defaultCacheFolder() : options.cacheFolder) + "/host/" +
-      path::stem(name).str() + "-" + llvm::utohexstr(hash.high64, true, 16) +
-      llvm::utohexstr(hash.low64, true, 16);
-  const std::string object = folder + "/kernel.so";
+  auto folder = cacheEntry(options.cacheFolder, "host", name, key);
+  if (!folder)
+    return folder.takeError();
+  const std::string object = *folder + "/kernel.so";
   if (fs::exists(object))
     return host::KernelLibrary::open(object);
 
-  if (auto error = fs::create_directories(folder))
-    return problem(
-        "host platform: cannot create the cache folder '{0}': {1}; set MEGALITH_CACHE to "
-        "a folder that can be written",
-        folder, error.message());
   // The source stays beside the object, for debuggers and for the compiler's messages. The object
   // gets its name when it is complete: several processes may compile the same.
-  const std::string kept = folder + "/" + path::filename(name).str();
-  auto unwritten = llvm::writeToOutput(kept, [&](llvm::raw_ostream &os) {
-    os << source;
-    return llvm::Error::success();
-  });
-  if (unwritten)
-    return unwritten;
+  const std::string kept = *folder + "/" + path::filename(name).str();
+  if (auto error = writeWhole(kept, source))
+    return error;
   llvm::SmallString<256> temporary;
-  fs::createUniquePath(folder + "/%%%%%%%%.so", temporary, /*MakeAbsolute=*/false);
+  fs::createUniquePath(*folder + "/%%%%%%%%.so", temporary, /*MakeAbsolute=*/false);
   auto library = host::KernelLibrary::compile(kept, options.includeFolder, temporary);
   if (!library) {
     fs::remove(temporary);

@@ -19,13 +19,9 @@ namespace megalith::runtime {
 struct HostCompileOptions {
   /// Folder with the device headers by include name (writeDeviceHeaders).
   std::string includeFolder;
-  /// Where compiled objects are kept; empty: defaultCacheFolder().
+  /// Where compiled objects are kept; empty: defaultCacheFolder() (kernel_cache.h).
   std::string cacheFolder;
 };
-
-/// $MEGALITH_CACHE, else megalith/ in $XDG_CACHE_HOME or ~/.cache, else in the system's temporary
-/// folder. It may not exist yet.
-std::string defaultCacheFolder();
 
 /// Compiles `source` (emitted CUDA C++) for the host platform, or finds it in the cache: the key is
 /// the source, every header in includeFolder and the compiler's version. `name` is the source's

@@ -78,6 +78,18 @@ int64_t spillBytes(llvm::StringRef log, llvm::StringRef kernel) {
   return sum;
 }
 
+/// ptxas tells how long it took; without that, equal inputs give equal logs.
+std::string withoutTimes(llvm::StringRef log) {
+  std::string kept;
+  while (!log.empty()) {
+    auto [line, rest] = log.split('\n');
+    if (!line.contains("Compile time = "))
+      kept += line.str() + (log.contains('\n') ? "\n" : "");
+    log = rest;
+  }
+  return kept;
+}
+
 } // namespace
 
 struct Nvrtc::Library {
@@ -213,6 +225,29 @@ std::string Nvrtc::versionText() const {
   return std::to_string(version() / 1000) + "." + std::to_string(version() % 1000 / 10);
 }
 
+std::vector<std::string> nvrtcFlags(llvm::StringRef target, const NvrtcOptions &options) {
+  // No contraction: both platforms then round alike (DESIGN section 6).
+  std::vector<std::string> flags = {"--gpu-architecture=" + target.str(), "--std=c++20",
+                                    "--fmad=false", "--ptxas-options=-v", "--no-source-include"};
+  if (options.lineInfo)
+    flags.push_back("--generate-line-info");
+  flags.insert(flags.end(), options.extra.begin(), options.extra.end());
+  return flags;
+}
+
+llvm::Error readResources(Compiled &compiled) {
+  auto cubin = parseCubin(compiled.cubin);
+  if (!cubin)
+    return cubin.takeError();
+  for (const CubinKernel &kernel : cubin->kernels)
+    compiled.resources[kernel.name] = {.registers = kernel.registers,
+                                       .spillBytes = spillBytes(compiled.log, kernel.name),
+                                       .stackBytes = kernel.stackBytes,
+                                       .staticSmemBytes = kernel.staticSmemBytes,
+                                       .codeBytes = kernel.codeBytes};
+  return llvm::Error::success();
+}
+
 llvm::Expected<Compiled> Nvrtc::compile(llvm::StringRef source, llvm::StringRef name,
                                         const std::map<llvm::StringRef, llvm::StringRef> &headers,
                                         llvm::StringRef target, const NvrtcOptions &options) const {
@@ -226,12 +261,7 @@ llvm::Expected<Compiled> Nvrtc::compile(llvm::StringRef source, llvm::StringRef 
     textPointers.push_back(texts[i].c_str());
     namePointers.push_back(names[i].c_str());
   }
-  // No contraction: both platforms then round alike (DESIGN section 6).
-  std::vector<std::string> flags = {"--gpu-architecture=" + target.str(), "--std=c++20",
-                                    "--fmad=false", "--ptxas-options=-v", "--no-source-include"};
-  if (options.lineInfo)
-    flags.push_back("--generate-line-info");
-  flags.insert(flags.end(), options.extra.begin(), options.extra.end());
+  const std::vector<std::string> flags = nvrtcFlags(target, options);
   for (const std::string &flag : flags)
     flagPointers.push_back(flag.c_str());
 
@@ -244,8 +274,8 @@ llvm::Expected<Compiled> Nvrtc::compile(llvm::StringRef source, llvm::StringRef 
   const Status status =
       library->nvrtcCompileProgram(program, int(flagPointers.size()), flagPointers.data());
   Compiled result;
-  result.log = library->text(program, library->nvrtcGetProgramLogSize, library->nvrtcGetProgramLog,
-                             /*terminated=*/true);
+  result.log = withoutTimes(library->text(program, library->nvrtcGetProgramLogSize,
+                                          library->nvrtcGetProgramLog, /*terminated=*/true));
   if (!status) {
     result.cubin = library->text(program, library->nvrtcGetCUBINSize, library->nvrtcGetCUBIN,
                                  /*terminated=*/false);
@@ -260,15 +290,8 @@ llvm::Expected<Compiled> Nvrtc::compile(llvm::StringRef source, llvm::StringRef 
   if (status)
     return problem("NVRTC {0} cannot compile {1} for {2}: {3}\n{4}", versionText(), name, target,
                    library->nvrtcGetErrorString(status), firstLines(result.log, 12));
-  auto cubin = parseCubin(result.cubin);
-  if (!cubin)
-    return cubin.takeError();
-  for (const CubinKernel &kernel : cubin->kernels)
-    result.resources[kernel.name] = {.registers = kernel.registers,
-                                     .spillBytes = spillBytes(result.log, kernel.name),
-                                     .stackBytes = kernel.stackBytes,
-                                     .staticSmemBytes = kernel.staticSmemBytes,
-                                     .codeBytes = kernel.codeBytes};
+  if (auto error = readResources(result))
+    return error;
   return result;
 }
 

@@ -29,7 +29,7 @@ struct NvrtcOptions {
 struct Compiled {
   std::string cubin;
   std::string ptx; ///< empty unless asked for
-  std::string log; ///< warnings and ptxas' report, "" if there were none
+  std::string log; ///< warnings and ptxas' report without its times, so the same for the same input
   /// By kernel name: registers, spills and so on.
   std::map<std::string, KernelResources> resources;
 };
@@ -60,6 +60,12 @@ private:
   explicit Nvrtc(std::shared_ptr<const Library> library) : library(std::move(library)) {}
   std::shared_ptr<const Library> library;
 };
+
+/// The command line that a target and options come to.
+std::vector<std::string> nvrtcFlags(llvm::StringRef target, const NvrtcOptions &options);
+
+/// Fills `compiled.resources` from its cubin and log.
+llvm::Error readResources(Compiled &compiled);
 
 /// The places that Nvrtc::load looks at, in order, for messages and the set-up script's check.
 std::vector<std::string> nvrtcSearchPath();

@@ -2,6 +2,7 @@
 
 #include "runtime/plan.h"
 
+#include "runtime/abi.h"
 #include "runtime/error.h"
 #include "runtime/packing.h"
 
@@ -32,17 +33,23 @@ llvm::Error claim(llvm::StringSet<> &taken, const char *what, llvm::StringRef na
   return llvm::Error::success();
 }
 
-llvm::Error atLeast(const char *what, llvm::StringRef name, const char *field, int64_t value,
-                    int64_t least) {
-  if (value >= least)
-    return llvm::Error::success();
-  return problem("{0} '{1}': {2} is {3}, expected at least {4}", what, name, field, value, least);
+/// Larger than anything real, small enough that sizes computed from it do not overflow.
+constexpr int64_t kMostElements = int64_t(1) << 40;
+constexpr int64_t kMostRows = int64_t(1) << 30;
+
+llvm::Error inRange(const char *what, llvm::StringRef name, const char *field, int64_t value,
+                    int64_t least, int64_t most) {
+  if (value < least)
+    return problem("{0} '{1}': {2} is {3}, expected at least {4}", what, name, field, value, least);
+  if (value > most)
+    return problem("{0} '{1}': {2} is {3}, expected at most {4}", what, name, field, value, most);
+  return llvm::Error::success();
 }
 
 llvm::Error validateBuffer(const Buffer &buffer) {
-  if (auto error = atLeast("buffer", buffer.name, "bytes", buffer.bytes, 1))
+  if (auto error = inRange("buffer", buffer.name, "bytes", buffer.bytes, 1, kMostElements))
     return error;
-  if (auto error = atLeast("buffer", buffer.name, "sets", buffer.sets, 1))
+  if (auto error = inRange("buffer", buffer.name, "sets", buffer.sets, 1, 3))
     return error;
   if (buffer.kind == BufferKind::Words) {
     const int64_t sets = buffer.crossing ? 3 : 2;
@@ -78,10 +85,12 @@ llvm::Error shapeOfPart(const Weight &weight, const WeightPart &part, int64_t &r
     return fail("no shape");
   rows = 1;
   for (size_t i = 0; i < part.shape.size(); ++i) {
-    if (part.shape[i] < 1)
-      return fail("dimension {0} is {1}, expected at least 1", i, part.shape[i]);
+    if (part.shape[i] < 1 || part.shape[i] > kMostRows)
+      return fail("dimension {0} is {1}, expected 1..{2}", i, part.shape[i], kMostRows);
     if (i + 1 < part.shape.size())
       rows *= part.shape[i];
+    if (rows > kMostRows)
+      return fail("more than {0} rows", kMostRows);
   }
   columns = part.shape.back();
   if (weight.perLayer != llvm::StringRef(part.tensor).contains("{layer}"))
@@ -91,13 +100,13 @@ llvm::Error shapeOfPart(const Weight &weight, const WeightPart &part, int64_t &r
     int64_t &extent = t.axis == Axis::Rows ? rows : columns;
     switch (t.kind) {
     case TransformKind::Slice:
-      if (t.first < 0 || t.count < 1 || t.first + t.count > extent)
-        return fail("slice [{0}, {1}) leaves its {2} {3}", t.first, t.first + t.count, extent,
+      if (t.first < 0 || t.count < 1 || t.first > extent || t.count > extent - t.first)
+        return fail("a slice of {0} from {1} leaves its {2} {3}", t.count, t.first, extent,
                     str(t.axis));
       extent = t.count;
       break;
     case TransformKind::Pad:
-      if (t.count < extent)
+      if (t.count < extent || t.count > kMostRows)
         return fail("pads {0} {1} to {2}", extent, str(t.axis), t.count);
       extent = t.count;
       break;
@@ -123,11 +132,11 @@ llvm::Error shapeOfPart(const Weight &weight, const WeightPart &part, int64_t &r
 }
 
 llvm::Error validateWeight(const Weight &weight) {
-  if (auto error = atLeast("weight", weight.name, "n", weight.n, 1))
+  if (auto error = inRange("weight", weight.name, "n", weight.n, 1, kMostRows))
     return error;
-  if (auto error = atLeast("weight", weight.name, "k", weight.k, 1))
+  if (auto error = inRange("weight", weight.name, "k", weight.k, 1, kMostRows))
     return error;
-  if (auto error = atLeast("weight", weight.name, "experts", weight.experts, 0))
+  if (auto error = inRange("weight", weight.name, "experts", weight.experts, 0, 65536))
     return error;
   const bool strips = weight.form == WeightForm::Strips || weight.form == WeightForm::GateUpStrips;
   if (strips && weight.element != Element::Bf16)
@@ -198,15 +207,18 @@ bool roleFits(const Plan &plan, const SlotBinding &slot) {
 llvm::Error validateKernel(const Plan &plan, const Kernel &kernel) {
   if (kernel.file.empty())
     return problem("kernel '{0}': no source file", kernel.name);
-  if (auto error = atLeast("kernel", kernel.name, "threads", kernel.threads, 32))
+  if (auto error = inRange("kernel", kernel.name, "threads", kernel.threads, 32, 1024))
     return error;
-  if (auto error = atLeast("kernel", kernel.name, "smem_bytes", kernel.smemBytes, 0))
+  if (auto error = inRange("kernel", kernel.name, "smem_bytes", kernel.smemBytes, 0, 1 << 20))
     return error;
   std::bitset<32> used;
   for (const SlotBinding &slot : kernel.slots) {
     if (slot.slot < 0 || slot.slot >= 32)
       return problem("kernel '{0}': slot {1} ('{2}'), expected 0..31", kernel.name, slot.slot,
                      slot.name);
+    if (slot.layerOffset < -1 || slot.layerOffset > 1)
+      return problem("kernel '{0}', slot {1}: layer_offset {2}, expected -1, 0 or 1", kernel.name,
+                     slot.slot, slot.layerOffset);
     if (used[slot.slot])
       return problem("kernel '{0}': slot {1} is bound twice", kernel.name, slot.slot);
     used.set(slot.slot);
@@ -233,6 +245,8 @@ llvm::Error validateLaunch(const Plan &plan, size_t index) {
   const Kernel *kernel = plan.kernel(launch.kernel);
   if (!kernel)
     return problem("launch {0}: no kernel is called '{1}'", index, launch.kernel);
+  if (launch.layer < 0 || launch.layer >= plan.layers)
+    return problem("launch {0}: layer {1}, the model has {2}", index, launch.layer, plan.layers);
   for (const SlotBinding &slot : kernel->slots) {
     const Buffer *buffer = plan.buffer(slot.name);
     const bool perLayer = buffer ? buffer->perLayer : plan.weight(slot.name)->perLayer;
@@ -261,16 +275,23 @@ int64_t elementBytes(Element element) {
 }
 
 llvm::Error validate(const Plan &plan) {
-  for (auto [field, value] : {std::pair{"sms", plan.sms},
-                              {"rows", plan.rows},
-                              {"tp", plan.tp},
-                              {"layers", plan.layers},
-                              {"kv_heads", plan.kvHeads},
-                              {"head_dim", plan.headDim}})
-    if (value < 1)
-      return problem("{0} is {1}, expected at least 1", field, value);
-  if (plan.rows > 16)
-    return problem("rows is {0}, expected at most 16 (the step descriptor's rows)", plan.rows);
+  struct Range {
+    const char *field;
+    int64_t value, least, most;
+  };
+  const bool hasKv = std::any_of(plan.buffers.begin(), plan.buffers.end(),
+                                 [](const Buffer &b) { return b.kind == BufferKind::Kv; });
+  for (Range r : {Range{"sms", plan.sms, 1, 4096},
+                  {"rows", plan.rows, 1, kMaxRows},
+                  {"tp", plan.tp, 1, 1024},
+                  {"layers", plan.layers, 1, 65536},
+                  {"kv_heads", plan.kvHeads, hasKv, 65536},
+                  {"head_dim", plan.headDim, hasKv, 65536},
+                  {"vocab", plan.vocab, 0, kMostRows}})
+    if (r.value < r.least || r.value > r.most)
+      return problem("{0} is {1}, expected {2}..{3}", r.field, r.value, r.least, r.most);
+  if (plan.headDim % 16)
+    return problem("head_dim is {0}, expected a multiple of 16", plan.headDim);
   if (plan.weightLayout != kWeightLayoutDigest)
     return problem("weight layout '{0}', this runtime packs '{1}': compile the plan again with "
                    "this version of megalith",

@@ -146,6 +146,7 @@ MEGALITH_DEVICE AttentionConstants<C> attention_constants(const Cta &cta) {
   if constexpr (C::kQkNorm == QkNorm::weighted) {
     const auto *q = static_cast<const bf16 *>(cta.args.buffer[C::kQGain]);
     const auto *k = static_cast<const bf16 *>(cta.args.buffer[C::kKGain]);
+    MEGALITH_UNROLL_ALL
     for (int i = 0; i < AttentionShape<C>::kPerLane; ++i) {
       constants.q_gain[i] = to_float(platform::ld_const<bf16>(q + 32 * i + cta.lane));
       constants.k_gain[i] = to_float(platform::ld_const<bf16>(k + 32 * i + cta.lane));
@@ -153,6 +154,7 @@ MEGALITH_DEVICE AttentionConstants<C> attention_constants(const Cta &cta) {
   }
   if constexpr (C::kRopeDim > 0) {
     const auto *frequency = static_cast<const float *>(cta.args.buffer[C::kInvFreq]);
+    MEGALITH_UNROLL_ALL
     for (int i = 0; i < C::kRopeDim / 64; ++i)
       constants.frequency[i] = platform::ld_const<float>(frequency + 32 * i + cta.lane);
   }
@@ -168,15 +170,18 @@ MEGALITH_DEVICE void load_head(const Cta &cta, const unsigned char *source, int 
                                const AttentionConstants<C> &constants,
                                float (&x)[AttentionShape<C>::kPerLane]) {
   constexpr int kPerLane = AttentionShape<C>::kPerLane;
+  MEGALITH_UNROLL_ALL
   for (int i = 0; i < kPerLane; ++i)
     x[i] = to_float(platform::ld_shared<bf16>(source + 2 * (32 * i + cta.lane)));
   if constexpr (C::kQkNorm != QkNorm::none) {
     float sum = 0;
+    MEGALITH_UNROLL_ALL
     for (int i = 0; i < kPerLane; ++i)
       sum = platform::fmaf_(x[i], x[i], sum);
     for (int mask = 16; mask > 0; mask /= 2)
       sum += platform::shfl_xor(sum, mask);
     const float scale = platform::rsqrtf_(platform::fmaf_(sum, 1.0f / C::kHeadDim, C::kQkNormEps));
+    MEGALITH_UNROLL_ALL
     for (int i = 0; i < kPerLane; ++i) {
       const float normed = x[i] * scale;
       x[i] = round16(C::kQkNorm == QkNorm::weighted ? normed * gain[i] : normed);
@@ -212,15 +217,19 @@ MEGALITH_DEVICE void attention_begin(const Cta &cta, const AttentionTile &tile, 
                                      const AttentionConstants<C> &constants,
                                      AttentionState<C> &state) {
   using S = AttentionShape<C>;
-  MEGALITH_UNROLL(S::kColumnTiles)
+  MEGALITH_UNROLL_ALL
   for (int j = 0; j < S::kColumnTiles; ++j) {
+    MEGALITH_UNROLL_ALL
     for (int e = 0; e < 2; ++e) {
       state.m[j][e] = kNoScore;
       state.l[j][e] = 0;
     }
-    for (int i = 0; i < S::kWarpSlices; ++i)
+    MEGALITH_UNROLL_ALL
+    for (int i = 0; i < S::kWarpSlices; ++i) {
+      MEGALITH_UNROLL_ALL
       for (int e = 0; e < 4; ++e)
         state.o[j][i][e] = 0;
+    }
   }
   consumer_sync(); // all warps are done with the previous tile's q rows and tail
   const unsigned char *rows = C::QkvIn::row(cta, slot, 0);
@@ -230,6 +239,7 @@ MEGALITH_DEVICE void attention_begin(const Cta &cta, const AttentionTile &tile, 
     detail::load_head<C>(cta, rows + row * S::kQkvRow + v % S::kGroup * S::kDim * 2,
                          tile.start + row, constants.q_gain, constants, x);
     unsigned char *query = C::Query::row(cta, 0, v);
+    MEGALITH_UNROLL_ALL
     for (int i = 0; i < S::kPerLane; ++i)
       platform::st_shared(query + 2 * (32 * i + cta.lane), r16(x[i]));
   }
@@ -274,6 +284,7 @@ MEGALITH_DEVICE void attention_tail(const Cta &cta, const AttentionTile &tile, i
       detail::load_head<C>(cta, key, p, constants.k_gain, constants, x);
       const int at = p - tile.tail_first();
       unsigned char *unit = C::Tail::row(cta, 0, at / kUnitPositions);
+      MEGALITH_UNROLL_ALL
       for (int i = 0; i < S::kPerLane; ++i) {
         const int c = 32 * i + cta.lane;
         const auto value = platform::ld_shared<bf16>(key + S::kDim * 2 + 2 * c);
@@ -309,7 +320,7 @@ MEGALITH_DEVICE void add_columns(const Cta &cta, const AttentionTile &tile,
                            .b_valid = 8 * j + g < tile.rows * S::kGroup});
   // s = {(key g, column 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1)}
   float alpha[2];
-  MEGALITH_UNROLL(2)
+  MEGALITH_UNROLL_ALL
   for (int e = 0; e < 2; ++e) {
     const int last = tile.start + (8 * j + 2 * t + e) / S::kGroup; // the query's own position
     const bool low = !Masked || position + g <= last, high = !Masked || position + g + 8 <= last;
@@ -327,14 +338,15 @@ MEGALITH_DEVICE void add_columns(const Cta &cta, const AttentionTile &tile,
   }
   // Probabilities go from accumulator to B operand through shared memory: [column][key].
   platform::warp_sync();
-  MEGALITH_UNROLL(4)
+  MEGALITH_UNROLL_ALL
   for (int e = 0; e < 4; ++e)
     platform::st_shared(prob + (2 * t + e % 2) * 32 + (g + e / 2 * 8) * 2, r16(s[e]));
   platform::warp_sync();
-  MEGALITH_UNROLL(S::kWarpSlices)
+  MEGALITH_UNROLL_ALL
   for (int i = 0; i < S::kWarpSlices; ++i) {
     const int slice = cta.role_warp + i * kConsumerWarps;
     if (slice < S::kSlices) {
+      MEGALITH_UNROLL_ALL
       for (int e = 0; e < 4; ++e)
         o[i][e] *= alpha[e % 2];
       platform::mma_k_loop(o[i], {.steps = 1,
@@ -358,7 +370,7 @@ MEGALITH_DEVICE void add_unit(const Cta &cta, const AttentionTile &tile, const u
   using S = AttentionShape<C>;
   if (S::kSlices < kConsumerWarps && cta.role_warp >= S::kSlices)
     return; // has no value channels
-  MEGALITH_UNROLL(S::kColumnTiles)
+  MEGALITH_UNROLL_ALL
   for (int j = 0; j < S::kColumnTiles; ++j)
     if (8 * j < tile.rows * S::kGroup)
       add_columns<C, Masked>(cta, tile, unit, position, j, state.m[j], state.l[j], state.o[j]);
@@ -393,25 +405,26 @@ MEGALITH_DEVICE void attention_finish(const Cta &cta, const AttentionTile &tile,
     return;
   const int vectors = tile.rows * S::kGroup, g = cta.lane / 4, t = cta.lane % 4;
   unsigned char *part = C::Apart::row(cta, slot, 0);
-  MEGALITH_UNROLL(S::kColumnTiles)
-  for (int j = 0; j < S::kColumnTiles; ++j)
-    MEGALITH_UNROLL(2)
-  for (int e = 0; e < 2; ++e) {
-    float l = state.l[j][e];
-    for (int mask = 4; mask <= 16; mask *= 2)
-      l += platform::shfl_xor(l, mask);
-    const int v = 8 * j + 2 * t + e;
-    unsigned char *record = part + v * S::kRecordBytes;
-    if (v < vectors && g == 0 && cta.role_warp == 0) {
-      platform::st_shared(record, state.m[j][e]);
-      platform::st_shared(record + 4, l);
-    }
-    MEGALITH_UNROLL(S::kWarpSlices)
-    for (int i = 0; i < S::kWarpSlices; ++i) {
-      const int slice = cta.role_warp + i * kConsumerWarps;
-      if (v < vectors && slice < S::kSlices) {
-        platform::st_shared(record + 8 + 4 * (16 * slice + g), state.o[j][i][e]);
-        platform::st_shared(record + 8 + 4 * (16 * slice + g + 8), state.o[j][i][e + 2]);
+  MEGALITH_UNROLL_ALL
+  for (int j = 0; j < S::kColumnTiles; ++j) {
+    MEGALITH_UNROLL_ALL
+    for (int e = 0; e < 2; ++e) {
+      float l = state.l[j][e];
+      for (int mask = 4; mask <= 16; mask *= 2)
+        l += platform::shfl_xor(l, mask);
+      const int v = 8 * j + 2 * t + e;
+      unsigned char *record = part + v * S::kRecordBytes;
+      if (v < vectors && g == 0 && cta.role_warp == 0) {
+        platform::st_shared(record, state.m[j][e]);
+        platform::st_shared(record + 4, l);
+      }
+      MEGALITH_UNROLL_ALL
+      for (int i = 0; i < S::kWarpSlices; ++i) {
+        const int slice = cta.role_warp + i * kConsumerWarps;
+        if (v < vectors && slice < S::kSlices) {
+          platform::st_shared(record + 8 + 4 * (16 * slice + g), state.o[j][i][e]);
+          platform::st_shared(record + 8 + 4 * (16 * slice + g + 8), state.o[j][i][e + 2]);
+        }
       }
     }
   }
@@ -426,6 +439,7 @@ MEGALITH_DEVICE void attention_append(const Cta &cta, const AttentionTile &tile)
     const int at = p - tile.tail_first(), key = at % kUnitPositions;
     const unsigned char *unit = C::Tail::row(cta, 0, at / kUnitPositions);
     unsigned char *page = kv_unit<C>(cta, tile, p);
+    MEGALITH_UNROLL_ALL
     for (int i = 0; i < S::kPerLane; ++i) {
       const int c = 32 * i + cta.lane, k = key_offset(key, c), v = value_offset<S::kDim>(key, c);
       platform::st_global(page + k, platform::ld_shared<bf16>(unit + k));

@@ -4,13 +4,16 @@
 
 #include "codegen/device/platform.cuh"
 
-/// Before a loop: unroll it N times (a constant), so that small arrays stay in registers. Nothing
-/// on the host, where g++ takes no N that depends on a template argument.
+/// Before a loop: unroll it N times, or wholly, so that small arrays stay in registers. (Where the
+/// trip count may be 1 only UNROLL_ALL will do: `unroll 1` forbids unrolling.) Nothing on the host,
+/// where g++ takes no N that depends on a template argument.
 #if defined(__CUDACC__)
 #define MEGALITH_UNROLL(N) MEGALITH_PRAGMA(unroll N)
+#define MEGALITH_UNROLL_ALL _Pragma("unroll")
 #define MEGALITH_PRAGMA(TEXT) _Pragma(#TEXT)
 #else
 #define MEGALITH_UNROLL(N)
+#define MEGALITH_UNROLL_ALL
 #endif
 
 namespace megalith {
@@ -36,11 +39,12 @@ template <class Config_> struct Cta {
   int warp; // 0..10, order of `Role`
   int lane; // 0..31
   Role role;
-  int role_warp; // index within the role: 0..7 for consumers, else 0
-  uint64_t n;    // launch number
-  uint32_t live; // bit r: row r belongs to a sequence in this step
-  uint32_t at[Config::kEdges] =
-      {}; // uses so far, by edge id; constant indices keep it in registers
+  int role_warp;    // index within the role: 0..7 for consumers, else 0
+  uint64_t n;       // launch number
+  uint32_t n_mod_3; // for exchanges of three sets
+  uint32_t live;    // bit r: row r belongs to a sequence in this step
+  // Uses so far, by edge id; constant indices keep it in registers.
+  uint32_t at[Config::kEdges] = {};
 
   MEGALITH_DEVICE explicit Cta(const LaunchArgs &launch_args)
       : args(launch_args), smem(platform::smem()), sm(platform::sm()), warp(platform::warp()),
@@ -53,6 +57,7 @@ template <class Config_> struct Cta {
     role_warp = role == Role::consumer ? consumer : 0;
     const StepDescriptor *step = args.step;
     n = platform::ld_global<uint64_t>(&step->launch_base) + args.launch_in_step;
+    n_mod_3 = static_cast<uint32_t>(n % 3);
     const bool in_bucket = lane < Config::kRows;
     const int32_t live_rows = platform::ld_global<int32_t>(&step->live_rows);
     const int32_t sequence = in_bucket ? platform::ld_global<int32_t>(&step->row_seq[lane]) : -1;

@@ -47,9 +47,13 @@ template <class Cta> MEGALITH_DEVICE Share share_of(int sm, int words) {
   return {first, first + size < words ? first + size : words};
 }
 
-/// The set that launch n - age writes.
+/// The set that launch n - age writes; age <= 2.
 template <class X, class Cta> MEGALITH_DEVICE uint32_t *set_of(const Cta &cta, uint32_t age) {
-  const uint32_t set = static_cast<uint32_t>((cta.n + 3 * X::kSets - age) % X::kSets);
+  uint32_t set;
+  if constexpr (X::kSets == 2)
+    set = (static_cast<uint32_t>(cta.n) - age) & 1;
+  else
+    set = cta.n_mod_3 >= age ? cta.n_mod_3 - age : cta.n_mod_3 + 3 - age;
   return static_cast<uint32_t *>(cta.args.buffer[X::kBuffer]) + set * X::kSetWords;
 }
 
@@ -114,7 +118,7 @@ MEGALITH_DEVICE bool arrived(const u32x4 &v) {
   return v.x != kEmptyWord && v.y != kEmptyWord && v.z != kEmptyWord && v.w != kEmptyWord;
 }
 
-inline constexpr int kPollsInFlight = 4; // loads a lane issues before it looks at the first
+inline constexpr int kPollsInFlight = 8; // loads a lane issues before it looks at the first
 
 } // namespace detail
 

@@ -23,19 +23,19 @@ MEGALITH_DEVICE void gather_items(const Cta &cta, int count, Source source, Load
   for (int base = 0; base < count; base += 32 * Batch) {
     const int first = base + cta.lane;
     uint32_t missing = 0;
-    MEGALITH_UNROLL(Batch)
+    MEGALITH_UNROLL_ALL
     for (int j = 0; j < Batch; ++j)
       if (first + 32 * j < count && source(first + 32 * j) != nullptr)
         missing |= 1u << j;
     Patience patience;
     while (true) {
       V value[Batch];
-      MEGALITH_UNROLL(Batch)
+      MEGALITH_UNROLL_ALL
       for (int j = 0; j < Batch; ++j)
         if ((missing >> j) & 1)
           value[j] = load(source(first + 32 * j));
       int absent = -1;
-      MEGALITH_UNROLL(Batch)
+      MEGALITH_UNROLL_ALL
       for (int j = 0; j < Batch; ++j)
         if ((missing >> j) & 1) {
           if (ready(value[j])) {

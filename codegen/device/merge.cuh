@@ -60,7 +60,7 @@ MEGALITH_DEVICE void publish_partials(const Cta &cta, const AttentionTile &tile,
     const int row = tile.first_row + v / S::kGroup;
     const int head = tile.kv_head * S::kGroup + v % S::kGroup;
     float x[kEpochPayload];
-    MEGALITH_UNROLL(3)
+    MEGALITH_UNROLL_ALL
     for (int e = 0; e < kEpochPayload; ++e) {
       const int at = word * kEpochPayload + e;
       x[e] =
@@ -122,7 +122,7 @@ MEGALITH_DEVICE void merge_splits(const Cta &cta, const MergeTile &tile, int slo
   for (int s = 0; s < tile.splits; ++s) {
     const float w = platform::shfl(weight, s);
     sum = platform::fmaf_(w, platform::shfl(l, s), sum);
-    MEGALITH_UNROLL(M::kPairsPerLane)
+    MEGALITH_UNROLL_ALL
     for (int i = 0; i < M::kPairsPerLane; ++i) {
       const int pair = 32 * i + cta.lane;
       if (pair < M::kChannels / 2) {
@@ -134,7 +134,7 @@ MEGALITH_DEVICE void merge_splits(const Cta &cta, const MergeTile &tile, int slo
     }
   }
   platform::mark<platform::verb::Publish, E>();
-  MEGALITH_UNROLL(M::kPairsPerLane)
+  MEGALITH_UNROLL_ALL
   for (int i = 0; i < M::kPairsPerLane; ++i) {
     const int pair = 32 * i + cta.lane;
     if (pair < M::kChannels / 2)

@@ -6,7 +6,7 @@
 // at position 1e6.
 #pragma once
 
-#include "codegen/device/platform.cuh"
+#include "codegen/device/cta.cuh"
 
 namespace megalith {
 
@@ -43,6 +43,7 @@ MEGALITH_DEVICE void rotate_head(float (&x)[N], int position,
                                  const float (&frequency)[RopeDim / 64]) {
   static_assert(RopeDim % 64 == 0 && RopeDim <= 32 * N);
   constexpr int kHalf = RopeDim / 64;
+  MEGALITH_UNROLL_ALL
   for (int i = 0; i < kHalf; ++i) {
     float s, c;
     sin_cos(static_cast<float>(position) * frequency[i], s, c);

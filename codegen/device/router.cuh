@@ -118,7 +118,7 @@ template <class C, class Cta> MEGALITH_DEVICE void select_experts(const Cta &cta
   // Lane i holds the keys of experts i, i + 32, ...; a taken one becomes 0.
   float logit[kPerLane], selection[kPerLane];
   uint32_t key[kPerLane];
-  MEGALITH_UNROLL(kPerLane)
+  MEGALITH_UNROLL_ALL
   for (int i = 0; i < kPerLane; ++i) {
     const int expert = 32 * i + cta.lane;
     const bool exists = expert < C::kExperts;
@@ -137,7 +137,7 @@ template <class C, class Cta> MEGALITH_DEVICE void select_experts(const Cta &cta
     for (int slot = 0; slot < C::kTopK; ++slot) {
       uint32_t best = 0;
       int at = 0;
-      MEGALITH_UNROLL(kPerLane)
+      MEGALITH_UNROLL_ALL
       for (int i = 0; i < kPerLane; ++i)
         if (key[i] > best) {
           best = key[i];
@@ -147,7 +147,7 @@ template <class C, class Cta> MEGALITH_DEVICE void select_experts(const Cta &cta
       // The lowest expert with that key: the largest of the complements.
       const uint32_t lowest = platform::reduce_max(best == most ? ~static_cast<uint32_t>(at) : 0u);
       const int expert = static_cast<int>(~lowest);
-      MEGALITH_UNROLL(kPerLane)
+      MEGALITH_UNROLL_ALL
       for (int i = 0; i < kPerLane; ++i)
         if (expert == 32 * i + cta.lane)
           key[i] = 0;

@@ -47,10 +47,19 @@ template <class X, class Cta> MEGALITH_DEVICE void clear_padding(const Cta &cta,
 /// One warp copies a row of kWidth bf16 from immutable global memory (16 B aligned) to row r.
 template <class X, class Cta>
 MEGALITH_DEVICE void copy_row(const Cta &cta, int r, const unsigned char *source) {
+  constexpr int kVectors = X::kWidth / 8, kBatch = 8; // loads in flight
   unsigned char *row = X::row(cta, r);
-  MEGALITH_UNROLL(4)
-  for (int i = cta.lane; i < X::kWidth / 8; i += 32)
-    platform::st_shared(row + 16 * i, platform::ld_const<u32x4>(source + 16 * i));
+  for (int first = cta.lane; first < kVectors; first += 32 * kBatch) {
+    u32x4 v[kBatch];
+    MEGALITH_UNROLL(kBatch)
+    for (int u = 0; u < kBatch; ++u)
+      if (first + 32 * u < kVectors)
+        v[u] = platform::ld_const<u32x4>(source + 16 * (first + 32 * u));
+    MEGALITH_UNROLL(kBatch)
+    for (int u = 0; u < kBatch; ++u)
+      if (first + 32 * u < kVectors)
+        platform::st_shared(row + 16 * (first + 32 * u), v[u]);
+  }
   clear_padding<X>(cta, r);
 }
 

@@ -5,8 +5,12 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/nvrtc.h"
+#include "runtime/kernel_cache.h"
+
 #include "codegen/headers.h"
 #include "runtime/cubin.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/Support/FileSystem.h"
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -221,4 +225,53 @@ TEST_CASE("an error message takes the log's first lines") {
   CHECK(firstLines("a\n\nb\nc\n", 2) == "  a\n  b\n  ...");
   CHECK(firstLines("a\n", 2) == "  a");
   CHECK(firstLines("", 2) == "");
+}
+
+TEST_CASE("a cached kernel equals a fresh one; a changed or damaged one is compiled again") {
+  auto library = nvrtc();
+  if (!library)
+    return;
+  llvm::SmallString<128> cache;
+  REQUIRE(!llvm::sys::fs::createUniqueDirectory("cubins", cache));
+  auto entries = [&] {
+    std::vector<std::string> found;
+    std::error_code error;
+    for (llvm::sys::fs::directory_iterator it(cache + "/cuda", error), end; it != end && !error;
+         it.increment(error))
+      found.push_back(it->path());
+    return found;
+  };
+  auto compile = [&](const std::string &source, llvm::StringRef target, NvrtcOptions options) {
+    auto compiled = compileCached(*library, source, "sums.cu", kHeaders, target, options, cache);
+    REQUIRE(bool(compiled));
+    return *compiled;
+  };
+  const Compiled fresh = compile(kSource, "sm_90a", {.ptx = true});
+  REQUIRE(entries().size() == 1);
+  const std::string cubin = entries()[0] + "/kernel.cubin";
+  // What the entry holds is what is returned, not compiled again: mark the log to see it.
+  REQUIRE(!writeWhole(entries()[0] + "/nvrtc.log", fresh.log + "marked"));
+  const Compiled again = compile(kSource, "sm_90a", {.ptx = true});
+  CHECK(again.log == fresh.log + "marked");
+  CHECK(again.cubin == fresh.cubin);
+  CHECK(again.ptx == fresh.ptx);
+  CHECK(again.resources == fresh.resources);
+
+  REQUIRE(!writeWhole(cubin, "damaged"));
+  CHECK(compile(kSource, "sm_90a", {.ptx = true}).log == fresh.log);
+  CHECK(entries().size() == 1);
+  compile(std::string(kSource) + "// changed", "sm_90a", {.ptx = true});
+  CHECK(entries().size() == 2);
+  compile(kSource, "sm_100a", {.ptx = true});
+  CHECK(entries().size() == 3);
+  compile(kSource, "sm_90a", {.ptx = true, .lineInfo = true});
+  CHECK(entries().size() == 4);
+  llvm::sys::fs::remove_directories(cache);
+}
+
+TEST_CASE("a cache that cannot be written says how to mend it") {
+  auto entry = cacheEntry("/proc/nowhere", "cuda", "k.cu", "key");
+  REQUIRE(!entry);
+  CHECK_THAT(llvm::toString(entry.takeError()),
+             Contains("/proc/nowhere/cuda/k-") && Contains("MEGALITH_CACHE"));
 }

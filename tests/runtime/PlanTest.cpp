@@ -74,7 +74,7 @@ TEST_CASE("fields that are missing, misspelt or of a wrong kind are named") {
   check("\"version\": 1", "\"version\": 2", "version: expected 1, got 2: compile the plan again");
   check("\"sms\": 4,", "", "plan.json: sms: missing");
   check("\"sms\": 4", "\"sms\": \"4\"", "sms: expected an integer, got \"4\"");
-  check("\"sms\": 4", "\"sms\": 0", "sms is 0, expected at least 1");
+  check("\"sms\": 4", "\"sms\": 0", "sms is 0, expected 1..4096");
   check("\"rows\": 2", "\"rows\": 17", "rows is 17");
   check("\"smem_bytes\": 4096", "\"smem\": 4096", "kernels[0].smem_bytes: missing");
   check("\"crossing\": true", "\"croßing\": true", "buffers[0].croßing: unknown field");
@@ -94,7 +94,16 @@ TEST_CASE("contradictions are named") {
   };
   check([](Plan &p) { p.launches.clear(); }, "no launches");
   check([](Plan &p) { p.launches[0].kernel = "x"; }, "launch 0: no kernel is called 'x'");
-  check([](Plan &p) { p.launches[1].layer = 2; }, "'qkv' would be of layer 2, the model has 2");
+  check([](Plan &p) { p.launches[1].layer = 2; }, "launch 1: layer 2, the model has 2");
+  check([](Plan &p) { p.kernels[0].slots[1].layerOffset = 1; },
+        "launch 1 (layer, layer 1): 'qkv' would be of layer 2, the model has 2");
+  check([](Plan &p) { p.kernels[0].slots[1].layerOffset = 2; }, "layer_offset 2");
+  check([](Plan &p) { p.headDim = 24; }, "head_dim is 24, expected a multiple of 16");
+  check([](Plan &p) { p.weights[0].n = int64_t(1) << 62; }, "expected at most 1073741824");
+  check([](Plan &p) { p.weights[0].parts[0].shape = {1 << 30, 1 << 30, 128}; }, "rows");
+  check([](Plan &p) { p.buffers[0].bytes = INT64_MAX; }, "expected at most");
+  check([](Plan &p) { p.weights[0].parts[0].transforms = {{.first = 1, .count = INT64_MAX}}; },
+        "leaves its 16 rows");
   check([](Plan &p) { p.kernels[0].slots[1].slot = 0; }, "slot 0 is bound twice");
   check([](Plan &p) { p.kernels[0].slots[1].slot = 32; }, "expected 0..31");
   check([](Plan &p) { p.kernels[0].slots[1].name = "y"; }, "no buffer or weight is called 'y'");
@@ -111,5 +120,36 @@ TEST_CASE("contradictions are named") {
   check([](Plan &p) { p.weights[1].parts.pop_back(); }, "expected gate and up");
   check([](Plan &p) { p.weights[2].theta = 0; }, "theta > 1");
   check([](Plan &p) { p.weights[0].parts[0].transforms = {{.count = 99}}; },
-        "slice [0, 99) leaves its 16 rows");
+        "a slice of 99 from 0 leaves its 16 rows");
+}
+
+TEST_CASE("a plan without attention needs no heads") {
+  Plan plan = tinyPlan();
+  plan.kernels[0].slots.erase(plan.kernels[0].slots.begin() + 2);
+  plan.buffers.erase(plan.buffers.begin() + 1);
+  plan.kvHeads = plan.headDim = 0;
+  CHECK(!validate(plan));
+}
+
+TEST_CASE("no damage to a file does more than an error") {
+  // Every prefix, and every byte replaced: each is a plan or one line of error.
+  const std::string text = toJson(tinyPlan());
+  int errors = 0;
+  auto look = [&](const std::string &damaged) {
+    auto plan = parsePlan(damaged);
+    if (plan)
+      return;
+    ++errors;
+    const std::string message = llvm::toString(plan.takeError());
+    if (message.empty() || message.find('\n') != std::string::npos)
+      FAIL("not one line: " << message);
+  };
+  for (size_t size = 0; size < text.size(); size += 7)
+    look(text.substr(0, size));
+  for (size_t at = 0; at < text.size(); ++at) {
+    std::string damaged = text;
+    damaged[at] = "9-\"}]x,"[at % 7];
+    look(damaged);
+  }
+  CHECK(errors > int(text.size() / 2));
 }

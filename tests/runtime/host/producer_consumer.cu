@@ -3,7 +3,7 @@
 //
 // Per launch n every SM multiplies its kPieces pieces of weights (16 KB each, streamed through a
 // ring of kSlots) with activations; the epilogue adds the 8 consumer warps' sums and publishes 128
-// fp32 words; every SM's poller collects the words of all SMs and stores their sum.
+// fp32 words, times n + 1; every SM's poller collects the words of all SMs and stores their sum.
 // Buffers: 0 weights [sm][piece][warp][step][lane][16 B], 1 activations [piece][warp][step][lane]
 // [8 B], 2 exchange [2 sets][sm][128] words, 3 out [launch][sm][128] fp32. args.layer = SMs.
 #include "codegen/device/platform.cuh"
@@ -89,12 +89,14 @@ MEGALITH_DEVICE uint32_t *words(const LaunchArgs &args, uint32_t set, int of_sm)
 MEGALITH_DEVICE void publish(const LaunchArgs &args) {
   launch_wait();
   wait<PartEdge>(args, barrier(kPart, 0), 0, 2);
+  float scale = static_cast<float>(args.launch_in_step + 1); // so that old words are wrong words
   mark<verb::Publish, WordsEdge>();
   for (int i = lane(); i < kWords; i += 32) {
     float sum = 0;
     for (int w = 0; w < 8; ++w)
       sum += ld_shared<float>(smem() + kPartials + (w * kWords + i) * 4);
-    st_relaxed<Scope::gpu>(words(args, args.launch_in_step % 2, sm()) + i, float_to_bits(sum));
+    st_relaxed<Scope::gpu>(words(args, args.launch_in_step % 2, sm()) + i,
+                           float_to_bits(sum * scale));
   }
   mark_end();
 }

@@ -1,0 +1,20 @@
+// The attention test kernels, compiled for the host platform like emitted sources.
+#include "tests/codegen/device/AttentionKernel.h"
+
+using namespace megalith;
+
+MEGALITH_KERNEL(grouped8) {
+  test::Grouped8::run(args);
+}
+MEGALITH_KERNEL(grouped4) {
+  test::Grouped4::run(args);
+}
+MEGALITH_KERNEL(single) {
+  test::Single::run(args);
+}
+MEGALITH_KERNEL(one_row) {
+  test::OneRow::run(args);
+}
+MEGALITH_KERNEL(wide) {
+  test::Wide::run(args);
+}

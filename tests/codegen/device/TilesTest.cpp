@@ -1,0 +1,119 @@
+//===- TilesTest.cpp - Attention and merge tiles of a step ----------------===//
+
+#include "codegen/device/tiles.cuh"
+
+#include <catch2/catch.hpp>
+
+#include <map>
+#include <tuple>
+#include <vector>
+
+using namespace megalith;
+
+namespace {
+
+struct Shape {
+  static constexpr int kRows = 8, kQHeads = 12, kKvHeads = 3, kHeadDim = 64, kSms = 7;
+  static constexpr int kSequenceStride = 5, kMergeParts = 2;
+};
+
+struct Length {
+  int start, rows;
+};
+
+StepDescriptor makeStep(const std::vector<Length> &lengths) {
+  StepDescriptor step = {};
+  for (int &seq : step.row_seq)
+    seq = -1;
+  for (const Length &length : lengths) {
+    step.seq[step.sequences] = {step.live_rows, length.rows, length.start};
+    for (int r = 0; r < length.rows; ++r)
+      step.row_seq[step.live_rows++] = step.sequences;
+    ++step.sequences;
+  }
+  return step;
+}
+
+} // namespace
+
+TEST_CASE("pieces are whole units and at most 32") {
+  for (int n = 1; n < 5000; ++n) {
+    const int length = split_length(n), count = split_count(n);
+    REQUIRE(length % 16 == 0);
+    REQUIRE(length == 16 * (((n + 15) / 16 + 31) / 32));
+    REQUIRE((count >= 1 && count <= 32));
+    REQUIRE((length * count >= n && length * (count - 1) < n));
+  }
+}
+
+TEST_CASE("each position of each sequence and KV head is in one tile, in its SM's order") {
+  const std::vector<std::vector<Length>> steps = {
+      {{0, 1}},
+      {{700, 1}, {15, 2}, {0, 3}, {513, 2}},
+      {{511, 8}},
+      {{505, 8}},
+      {{1007, 4}, {16, 4}},
+      {{31, 1}, {32, 1}, {33, 1}, {47, 1}, {48, 1}, {63, 1}, {64, 1}, {65, 1}},
+  };
+  for (const auto &lengths : steps) {
+    const StepDescriptor step = makeStep(lengths);
+    std::map<std::tuple<int, int>, std::vector<int>> owners; // (seq, head): tiles of a position
+    for (size_t s = 0; s < lengths.size(); ++s)
+      for (int h = 0; h < Shape::kKvHeads; ++h)
+        owners[{int(s), h}].resize(lengths[s].start + lengths[s].rows);
+    for (int sm = 0; sm < Shape::kSms; ++sm) {
+      AttentionTiles<Shape> tiles(step, sm);
+      const int count = tiles.count();
+      int visited = 0;
+      AttentionTile tile, last = {};
+      last.seq = -1;
+      while (tiles.next(tile)) {
+        ++visited;
+        REQUIRE(std::tuple(last.seq, last.split, last.kv_head) <
+                std::tuple(tile.seq, tile.split, tile.kv_head));
+        const int u = tile.split * Shape::kKvHeads + tile.kv_head;
+        REQUIRE((u + tile.seq * Shape::kSequenceStride) % Shape::kSms == sm);
+        const Length &length = lengths[tile.seq];
+        REQUIRE((tile.start == length.start && tile.rows == length.rows));
+        REQUIRE(tile.first_row == step.seq[tile.seq].first_row);
+        // Ring units are full and old; the tail is short and reaches the end.
+        REQUIRE((tile.full_units == 0 || tile.tail_first() <= length.start));
+        REQUIRE((tile.tail_units >= 0 && tile.tail_units <= 2));
+        REQUIRE(tile.tail_first() + 16 * tile.tail_units >= tile.end);
+        REQUIRE(tile.tail_first() + 16 * (tile.tail_units - 1) < tile.end);
+        // New positions lie in the tail.
+        REQUIRE((tile.first_new() >= tile.end || tile.first_new() >= tile.tail_first()));
+        for (int p = tile.first; p < tile.end; ++p)
+          ++owners[{tile.seq, tile.kv_head}].at(p);
+        last = tile;
+      }
+      CHECK(visited == count);
+      CHECK_FALSE(tiles.next(tile));
+    }
+    for (const auto &[key, positions] : owners)
+      for (int times : positions)
+        REQUIRE(times == 1);
+  }
+}
+
+TEST_CASE("each channel of each row has one merge tile; dead rows have no splits") {
+  const StepDescriptor step = makeStep({{700, 1}, {15, 2}});
+  int times[Shape::kRows][Shape::kQHeads][Shape::kMergeParts] = {};
+  for (int sm = 0; sm < Shape::kSms; ++sm) {
+    MergeTiles<Shape> tiles(step, sm);
+    const int count = tiles.count();
+    int visited = 0;
+    MergeTile tile;
+    while (tiles.next(tile)) {
+      ++visited;
+      ++times[tile.row][tile.q_head][tile.channel / 32];
+      CHECK(tile.channel % 32 == 0);
+      CHECK(tile.splits == (tile.row == 0 ? split_count(701) : tile.row < 3 ? 2 : 0));
+    }
+    CHECK(visited == count);
+  }
+  for (auto &row : times)
+    for (auto &head : row)
+      for (int part : head)
+        REQUIRE(part == 1);
+}

@@ -1,0 +1,156 @@
+"""megalith's command line: help, exit codes, one clear line for every mistake, no half-written output."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+MEGALITH = os.path.abspath("tools/megalith/megalith")
+CONFIG = os.path.abspath("models/configs/qwen3-moe-small.test.json")
+M0 = os.path.abspath("tests/ir/task/m0.mlir")
+COMMANDS = ["import", "verify"]
+
+
+def megalith(*words, cwd=None):
+    return subprocess.run([MEGALITH, *words], capture_output=True, text=True, cwd=cwd, timeout=120)
+
+
+def replaced(words, folder):
+    """CONFIG and M0 stand for the files; TMP for the test's folder."""
+    names = {"CONFIG": CONFIG, "M0": M0}
+    return [names.get(w, w.replace("TMP", str(folder))) for w in words.split(" ") if w]
+
+
+# The command line, the exit code, and what the line on stderr must say.
+MISTAKES = [
+    # Which command.
+    ("", 2, "expected a command (import, verify"),
+    ("imports CONFIG", 2, "got 'imports', did you mean import?"),
+    ("frobnicate", 2, "got 'frobnicate'; see megalith --help"),
+    ("--rows 1 import CONFIG", 2, "expected a command"),
+    ("IMPORT CONFIG", 2, "got 'IMPORT'"),
+    # What it takes.
+    ("import", 2, "expected <config.json> but got nothing; for example: megalith import "),
+    ("import CONFIG CONFIG", 2, "expected one <config.json> but got"),
+    ("import CONFIG --row 1", 2, "unknown option '--row', did you mean --rows?"),
+    ("import CONFIG --frobnicate", 2, "unknown option '--frobnicate'; see megalith import --help"),
+    ("import CONFIG --target=sm_90a", 2, "unknown option '--target'"),
+    ("import CONFIG -x", 2, "unknown option '-x'"),
+    ("import CONFIG --rows 1 --rows 2", 2, "--rows is given twice; give it once"),
+    ("verify", 2, "but got nothing; for example: megalith verify "),
+    ("verify M0 M0", 2, "but got"),
+    # Values.
+    ("import CONFIG --rows", 2, "--rows: expected <n> but got nothing"),
+    ("import CONFIG --rows --max-context 8", 2, "--rows: expected <n> but got '--max-context'"),
+    ("import CONFIG --rows=", 2, "--rows: expected <n> but got an empty value"),
+    ("import CONFIG --rows 0", 2, "--rows: expected a number from 1 to 16 but got '0'"),
+    ("import CONFIG --rows 17", 2, "--rows: expected a number from 1 to 16 but got '17'"),
+    ("import CONFIG --rows -1", 2, "--rows: expected a number from 1 to 16 but got '-1'"),
+    ("import CONFIG --rows two", 2, "--rows: expected a number from 1 to 16 but got 'two'"),
+    ("import CONFIG --rows 1.5", 2, "but got '1.5'"),
+    ("import CONFIG --rows 99999999999999999999", 2, "but got '99999999999999999999'"),
+    ("import CONFIG --max-context 1e5", 2, "--max-context: expected a number from 1"),
+    ("verify M0 --cases many", 2, "--cases: expected a number from 0 to 10000 but got 'many'"),
+    # Files.
+    ("import TMP/none.json", 1, "cannot read it: No such file or directory; check the path"),
+    ("import TMP", 1, "expected a Hugging Face config.json but got a folder; name the file"),
+    ("import CONFIG --max-context 1000000", 1, "maximum context: expected 1 to max_position_embeddings"),
+    ("import CONFIG -o TMP/none/out.mlir", 1, "cannot write it: No such file or directory; choose another -o"),
+    ("import CONFIG -o TMP", 1, "cannot write it: Is a directory"),
+    ("import CONFIG -o /proc/out.mlir", 1, "cannot write it"),
+    ("import M0", 1, "expected a complete JSON object"),
+    ("verify TMP/none.mlir", 1, "cannot read it: No such file or directory"),
+    ("verify TMP/empty.mlir", 1, "expected at least one task.kernel but got none; give the IR after task-lower"),
+]
+
+
+@pytest.mark.parametrize("words,code,says", MISTAKES, ids=[m[0] or "nothing" for m in MISTAKES])
+def test_mistake(words, code, says, tmp_path):
+    (tmp_path / "empty.mlir").write_text("")
+    before = sorted(tmp_path.rglob("*"))
+    done = megalith(*replaced(words, tmp_path))
+    assert done.returncode == code, done.stderr
+    assert says in done.stderr
+    assert re.fullmatch(r"megalith( \w+)?: error: [^\n]+\n", done.stderr), "not one line: " + done.stderr
+    assert done.stdout == ""
+    assert sorted(tmp_path.rglob("*")) == before, "left something behind"
+
+
+def test_there_are_enough_mistakes():
+    assert sum(code == 2 for _, code, _ in MISTAKES) >= 20
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help(command):
+    for flag in ["--help", "-h"]:
+        done = megalith(command, flag)
+        assert done.returncode == 0 and done.stderr == ""
+        assert f"usage: megalith {command} <" in done.stdout
+        assert f"\nexample:\n  megalith {command} " in done.stdout
+        assert max(map(len, done.stdout.splitlines())) <= 110
+
+
+def test_overview():
+    for words in [["--help"], ["-h"], ["help"]]:
+        done = megalith(*words)
+        assert done.returncode == 0
+        assert all(f"\n  {c} " in done.stdout for c in COMMANDS)
+        assert "\nexample:\n" in done.stdout
+
+
+def test_help_wins_over_mistakes():
+    assert megalith("import", "--frobnicate", "--help").returncode == 0
+
+
+def test_import_prints_and_writes_the_same(tmp_path):
+    printed = megalith("import", CONFIG, "--rows", "2")
+    assert printed.returncode == 0 and printed.stderr == ""
+    assert "moe.step" in printed.stdout
+    out = tmp_path / "out.mlir"
+    assert megalith("import", CONFIG, "--rows=2", "-o", str(out)).returncode == 0
+    assert out.read_text() == printed.stdout
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_import_keeps_the_old_output_on_a_mistake(tmp_path):
+    out = tmp_path / "out.mlir"
+    out.write_text("old")
+    (tmp_path / "config.json").write_text(Path(CONFIG).read_text()[:-20])
+    assert megalith("import", str(tmp_path / "config.json"), "-o", str(out)).returncode == 1
+    assert out.read_text() == "old"
+
+
+def test_full_disk():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([MEGALITH, "import", CONFIG], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert "cannot write to standard output: No space left on device" in done.stderr
+
+
+def test_verify_proves_m0():
+    done = megalith("verify", M0)
+    assert done.returncode == 0, done.stderr
+    assert "proved: 1 kernel without deadlock or race" in done.stdout
+
+
+def test_verify_rejects_a_missing_wait(tmp_path):
+    """Exit code 3, with the place and then one closing line."""
+    lines = Path(M0).read_text().splitlines(keepends=True)
+    wait = next(i for i, line in enumerate(lines) if "task.wait" in line)
+    broken = tmp_path / "broken.mlir"
+    broken.write_text("".join(lines[:wait] + lines[wait + 1 :]))
+    done = megalith("verify", str(broken))
+    assert done.returncode == 3
+    assert re.search(r"broken\.mlir:\d+:\d+: error: ", done.stderr)
+    assert done.stderr.endswith("broken.mlir: not proved, for the reasons above\n")
+    assert done.stdout == ""
+
+
+def test_verify_of_text_that_is_no_ir(tmp_path):
+    (tmp_path / "bad.mlir").write_text("task.kernel @x {")
+    done = megalith("verify", str(tmp_path / "bad.mlir"))
+    assert done.returncode == 1
+    assert re.search(r"bad\.mlir:\d+:\d+: error: ", done.stderr)
+    assert done.stderr.splitlines()[-1].startswith("megalith verify: error: ")

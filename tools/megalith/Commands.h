@@ -1,0 +1,25 @@
+//===- Commands.h - the subcommands -----------------------------------------===//
+//
+// One file per command. A command prints results to stdout and progress to stderr; its error
+// becomes one line on stderr and the exit code.
+//
+//===----------------------------------------------------------------------===//
+#ifndef MEGALITH_TOOLS_MEGALITH_COMMANDS_H
+#define MEGALITH_TOOLS_MEGALITH_COMMANDS_H
+
+#include "tools/megalith/Arguments.h"
+#include "tools/megalith/Failure.h"
+
+namespace megalith::cli {
+
+struct Command {
+  Syntax syntax;
+  llvm::Error (*run)(const Arguments &arguments);
+};
+
+extern const Command kImport;
+extern const Command kVerify;
+
+} // namespace megalith::cli
+
+#endif // MEGALITH_TOOLS_MEGALITH_COMMANDS_H

@@ -1,0 +1,64 @@
+//===- Files.cpp - reading inputs, writing outputs whole or not at all ------===//
+
+#include "tools/megalith/Files.h"
+#include "tools/megalith/Failure.h"
+
+#include "llvm/ADT/SmallString.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace llvm;
+
+namespace megalith::cli {
+
+Expected<std::string> readText(StringRef file, StringRef expected) {
+  if (sys::fs::is_directory(file))
+    return failure(Exit::Input, "{0}: expected {1} but got a folder; name the file", file,
+                   expected);
+  auto buffer = MemoryBuffer::getFile(file);
+  if (!buffer)
+    return failure(Exit::Input, "{0}: expected {1} but cannot read it: {2}; check the path", file,
+                   expected, buffer.getError().message());
+  return (*buffer)->getBuffer().str();
+}
+
+Error writeText(StringRef file, StringRef text) {
+  if (file.empty()) {
+    outs() << text;
+    outs().flush();
+    if (std::error_code code = outs().error()) {
+      outs().clear_error(); // else the stream's destructor aborts
+      return failure(Exit::Input, "cannot write to standard output: {0}", code.message());
+    }
+    return Error::success();
+  }
+  auto refuse = [&](std::error_code code) {
+    return failure(Exit::Input, "{0}: cannot write it: {1}; choose another -o", file,
+                   code.message());
+  };
+  if (sys::fs::is_directory(file))
+    return refuse(std::make_error_code(std::errc::is_a_directory));
+  int descriptor = -1;
+  SmallString<128> temporary;
+  if (auto code = sys::fs::createUniqueFile(file + ".%%%%%%.part", descriptor, temporary))
+    return refuse(code);
+  std::error_code code;
+  {
+    raw_fd_ostream os(descriptor, /*shouldClose=*/true);
+    os << text;
+    os.close();
+    code = os.error();
+    os.clear_error();
+  }
+  if (!code)
+    code = sys::fs::rename(temporary, file);
+  if (code) {
+    sys::fs::remove(temporary);
+    return refuse(code);
+  }
+  return Error::success();
+}
+
+} // namespace megalith::cli

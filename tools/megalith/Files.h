@@ -1,0 +1,20 @@
+//===- Files.h - reading inputs, writing outputs whole or not at all --------===//
+#ifndef MEGALITH_TOOLS_MEGALITH_FILES_H
+#define MEGALITH_TOOLS_MEGALITH_FILES_H
+
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+
+#include <string>
+
+namespace megalith::cli {
+
+/// The contents of `file`. `expected` is for messages: "a Hugging Face config.json".
+llvm::Expected<std::string> readText(llvm::StringRef file, llvm::StringRef expected);
+
+/// Writes `text` to `file` through a temporary file beside it; "" is standard output.
+llvm::Error writeText(llvm::StringRef file, llvm::StringRef text);
+
+} // namespace megalith::cli
+
+#endif // MEGALITH_TOOLS_MEGALITH_FILES_H

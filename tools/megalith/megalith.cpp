@@ -1,0 +1,74 @@
+//===- megalith.cpp - the command line --------------------------------------===//
+
+#include "tools/megalith/Commands.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace llvm;
+using namespace megalith::cli;
+
+char Failure::ID;
+
+static const Command *const kCommands[] = {&kImport, &kVerify};
+
+static std::string overview() {
+  std::string text = "megalith: from a Mixture-of-Experts model's config to proved CUDA kernels\n\n"
+                     "usage: megalith <command> ...\n\n";
+  for (const Command *command : kCommands)
+    text += formatv("  {0,-10}{1}\n", command->syntax.command, command->syntax.summary);
+  text += "\nEach command explains itself: megalith <command> --help\n"
+          "Exit codes: 1 input, 2 command line, 3 proof, 4 run time\n"
+          "\nexample:\n  " +
+          kImport.syntax.example.str() + "\n";
+  return text;
+}
+
+static int fail(const Twine &command, Exit code, StringRef message) {
+  errs() << command << ": error: " << message << "\n";
+  return int(code);
+}
+
+static bool isHelp(StringRef word) {
+  return word == "--help" || word == "-h";
+}
+
+int main(int argc, char **argv) {
+  SmallVector<StringRef> words(argv + 1, argv + argc), names;
+  for (const Command *command : kCommands)
+    names.push_back(command->syntax.command);
+  const std::string all = join(names, ", ");
+
+  if (words.empty())
+    return fail("megalith", Exit::CommandLine,
+                "expected a command (" + all + ") but got nothing; see megalith --help");
+  if (isHelp(words.front()) || words.front() == "help") {
+    outs() << overview();
+    return 0;
+  }
+  const auto *found = find(names, words.front());
+  if (found == names.end()) {
+    StringRef close = nearest(words.front(), names);
+    return fail("megalith", Exit::CommandLine,
+                formatv("expected a command ({0}) but got '{1}'{2}; see megalith --help", all,
+                        words.front(), close.empty() ? "" : ", did you mean " + close.str() + "?")
+                    .str());
+  }
+  const Command &command = *kCommands[found - names.begin()];
+  const std::string name = "megalith " + command.syntax.command.str();
+  ArrayRef<StringRef> rest = ArrayRef(words).drop_front();
+  if (any_of(rest, isHelp)) {
+    outs() << helpText(command.syntax);
+    return 0;
+  }
+
+  Expected<Arguments> arguments = Arguments::parse(command.syntax, rest);
+  int code = 0;
+  handleAllErrors(
+      arguments ? command.run(*arguments) : arguments.takeError(),
+      [&](const Failure &failure) { code = fail(name, failure.code, failure.message()); },
+      // Every error of a command has a code; one without would be a fault of ours.
+      [&](const ErrorInfoBase &error) { code = fail(name, Exit::Run, error.message()); });
+  return code;
+}
