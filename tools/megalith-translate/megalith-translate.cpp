@@ -16,7 +16,6 @@ int main(int argc, char **argv) {
       [](mlir::Operation *op, llvm::raw_ostream &os) -> mlir::LogicalResult {
         megalith::EmitOptions options;
         options.digests = !noDigests;
-        options.regenerate = "megalith-translate --emit-kernels";
         mlir::WalkResult result = op->walk([&](megalith::task::KernelOp kernel) {
           mlir::FailureOr<std::string> source = megalith::emitKernel(kernel, options);
           if (mlir::failed(source))

@@ -1,0 +1,321 @@
+//===- PlanBuilder.cpp - plan.json from kernels -----------------------------===//
+
+#include "codegen/PlanBuilder.h"
+
+#include "ir/moe/Moe.h"
+#include "runtime/packing.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace megalith::task;
+
+namespace megalith {
+
+using runtime::BufferInit;
+using runtime::BufferKind;
+using runtime::Plan;
+using runtime::SlotRole;
+using runtime::WeightForm;
+
+ModelFacts collectFacts(ModuleOp module, StringRef model) {
+  ModelFacts facts;
+  facts.model = model.str();
+  for (auto step : module.getOps<moe::StepOp>())
+    facts.layers = step.getNumLayers();
+  for (auto weight : module.getOps<moe::WeightOp>()) {
+    ArrayRef<int64_t> shape = weight.getShape();
+    if (weight.isPerExpert())
+      shape = shape.drop_front(); // one tensor an expert
+    facts.tensors[weight.getCheckpoint().str()] = shape.vec();
+  }
+  return facts;
+}
+
+namespace {
+
+template <class... Args> llvm::Error problem(const char *text, Args &&...args) {
+  return llvm::createStringError(llvm::formatv(text, std::forward<Args>(args)...).str());
+}
+
+class Builder {
+public:
+  Builder(ArrayRef<KernelOp> kernels, const ModelFacts &facts) : kernels(kernels), facts(facts) {}
+
+  llvm::Expected<Plan> build(ArrayRef<std::string> launches) {
+    if (kernels.empty())
+      return problem("no kernels to make a plan of");
+    KernelOp first = kernels.front();
+    plan.model = facts.model;
+    plan.target = first.getTarget().str();
+    plan.sms = first.getSms();
+    plan.rows = first.getRows();
+    plan.layers = facts.layers;
+    plan.weightLayout = runtime::kWeightLayoutDigest;
+    // A model without attention has no pages, but a plan has room for some.
+    plan.kvHeads = 1;
+    plan.headDim = 16;
+    for (KernelOp kernel : kernels)
+      if (llvm::Error error = findAttention(kernel))
+        return error;
+    for (KernelOp kernel : kernels)
+      if (llvm::Error error = addKernel(kernel))
+        return error;
+    addLaunches(launches);
+    if (llvm::Error error = runtime::validate(plan))
+      return error;
+    return std::move(plan);
+  }
+
+private:
+  //===--------------------------------------------------------------------===//
+  // Whole plan
+  //===--------------------------------------------------------------------===//
+
+  llvm::Error findAttention(KernelOp kernel) {
+    for (auto stage : kernel.getOps<StageOp>()) {
+      if (stage.getKind() != StageKind::Attention)
+        continue;
+      auto heads = stage.getConfig().getAs<IntegerAttr>("kv_heads");
+      auto dim = stage.getConfig().getAs<IntegerAttr>("head_dim");
+      if (!heads || !dim)
+        return problem("kernel '{0}', stage '{1}': config lacks kv_heads or head_dim",
+                       kernel.getSymName(), stage.getSymName());
+      plan.kvHeads = heads.getInt();
+      plan.headDim = dim.getInt();
+      if (auto theta = stage.getConfig().getAs<FloatAttr>("rope_theta"))
+        ropeTheta = theta.getValueAsDouble();
+    }
+    return llvm::Error::success();
+  }
+
+  /// Launch 0 comes before layer 0, so launch i > 0 is of layer i - 1.
+  void addLaunches(ArrayRef<std::string> launches) {
+    int64_t layer = 0;
+    for (const std::string &name : launches) {
+      plan.launches.push_back({name, std::min(layer, plan.layers - 1)});
+      const runtime::Kernel *kernel = plan.kernel(name);
+      layer += !(kernel && embeds.count(name));
+    }
+  }
+
+  llvm::Error addKernel(KernelOp kernel) {
+    if (kernel.getTarget() != plan.target || kernel.getSms() != plan.sms ||
+        kernel.getRows() != plan.rows)
+      return problem("kernel '{0}' is for {1}, {2} SMs and {3} rows, but '{4}' for {5}, {6} and "
+                     "{7}: kernels of one plan agree in these",
+                     kernel.getSymName(), kernel.getTarget(), kernel.getSms(), kernel.getRows(),
+                     KernelOp(kernels.front()).getSymName(), plan.target, plan.sms, plan.rows);
+    if (!kernel.getSmemBytes())
+      return problem("kernel '{0}': shared memory is not planned", kernel.getSymName());
+    runtime::Kernel out;
+    out.name = kernel.getSymName().str();
+    out.file = "kernels/" + out.name + ".cu";
+    out.smemBytes = *kernel.getSmemBytes();
+    if (kernel.getKind() == "embed")
+      embeds.insert(out.name);
+    for (EdgeOp edge : kernel.edges()) {
+      std::string to;
+      llvm::interleave(
+          edge.getTo().getAsRange<RoleAttr>(),
+          [&](RoleAttr role) { to += stringifyRole(role.getValue()); }, [&] { to += ", "; });
+      out.edges.push_back(
+          {edge.getId(), edge.getSymName().str(), stringifyRole(edge.getFrom()).str(), to});
+    }
+    for (Operation &op : kernel.getBody().front()) {
+      llvm::Error error = llvm::Error::success();
+      if (auto buffer = dyn_cast<BufferOp>(op); buffer && buffer.getSpace() == Space::Global)
+        error = addGlobal(buffer, out);
+      else if (auto weights = dyn_cast<WeightsOp>(op))
+        error = addWeights(weights, out);
+      else if (auto exchange = dyn_cast<ExchangeOp>(op))
+        error = addExchange(exchange, out);
+      if (error)
+        return error;
+    }
+    plan.kernels.push_back(std::move(out));
+    return llvm::Error::success();
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Slots
+  //===--------------------------------------------------------------------===//
+
+  /// Adds `item` to the plan's list unless an equal one is there; a different one of the same name
+  /// is an error.
+  template <class T> llvm::Error unite(std::vector<T> &list, T item, StringRef kernel) {
+    for (const T &other : list)
+      if (other.name == item.name)
+        return other == item ? llvm::Error::success()
+                             : problem("kernel '{0}' declares '{1}' unlike another kernel of the "
+                                       "plan: what differs needs another name",
+                                       kernel, item.name);
+    list.push_back(std::move(item));
+    return llvm::Error::success();
+  }
+
+  /// Layers are counted from the launch's: the embed launch stands before layer 0, so what it calls
+  /// the next layer is layer 0, the one it is launched with.
+  int64_t layerOffset(const runtime::Kernel &kernel, int64_t offset, bool isPerLayer) {
+    return isPerLayer ? offset - int64_t(embeds.count(kernel.name)) : 0;
+  }
+
+  llvm::Error bind(runtime::Kernel &kernel, int64_t slot, StringRef name, SlotRole role,
+                   int64_t offset = 0) {
+    kernel.slots.push_back({slot, name.str(), role, offset});
+    return llvm::Error::success();
+  }
+
+  static runtime::Element elementOf(Type type) {
+    return type.isBF16()  ? runtime::Element::Bf16
+           : type.isF32() ? runtime::Element::F32
+                          : runtime::Element::I32;
+  }
+
+  llvm::Error addGlobal(BufferOp buffer, runtime::Kernel &kernel) {
+    const std::string name = buffer.getSymName().str();
+    const int64_t slot = *buffer.getSlot();
+    auto checkpoint = buffer->getAttrOfType<StringAttr>("checkpoint");
+    if (checkpoint)
+      return addUnpacked(buffer, checkpoint.getValue(), kernel);
+    if (isInverseFrequencies(buffer)) {
+      runtime::Weight weight;
+      weight.name = name;
+      weight.form = WeightForm::InverseFrequencies;
+      weight.element = runtime::Element::F32;
+      weight.k = 2 * buffer.cols();
+      weight.perLayer = false;
+      weight.theta = ropeTheta;
+      if (llvm::Error error = unite(plan.weights, weight, kernel.name))
+        return error;
+      return bind(kernel, slot, name, SlotRole::Immutable);
+    }
+    runtime::Buffer out;
+    out.name = name;
+    out.element = elementOf(buffer.getElement());
+    out.bytes = llvm::alignTo(buffer.rows() * buffer.cols() * buffer.elementBytes(), 16);
+    out.shape = {buffer.rows(), buffer.cols()};
+    SlotRole role;
+    switch (buffer.getMutability()) {
+    case Mutability::Pages:
+      out.kind = BufferKind::Kv;
+      out.bytes = runtime::KvLayout{plan.kvHeads, plan.headDim}.pageBytes();
+      out.perLayer = true;
+      out.init = BufferInit::Poison;
+      out.shape.clear();
+      role = SlotRole::Kv;
+      break;
+    case Mutability::Written:
+      out.kind = BufferKind::Output;
+      out.init = BufferInit::Poison;
+      role = SlotRole::Output;
+      break;
+    case Mutability::Immutable:
+      out.kind = BufferKind::Immutable;
+      out.init = BufferInit::Load;
+      role = SlotRole::Immutable;
+      break;
+    default:
+      return problem("kernel '{0}': @{1} is no buffer that a launch can bind", kernel.name, name);
+    }
+    if (llvm::Error error = unite(plan.buffers, out, kernel.name))
+      return error;
+    return bind(kernel, slot, name, role);
+  }
+
+  /// The table of RoPE: what an attention stage calls `inv_freq`.
+  static bool isInverseFrequencies(BufferOp buffer) {
+    auto kernel = buffer->getParentOfType<KernelOp>();
+    return llvm::any_of(kernel.getOps<StageOp>(), [&](StageOp stage) {
+      auto table = stage.getConfig().getAs<FlatSymbolRefAttr>("inv_freq");
+      return table && table.getValue() == buffer.getSymName();
+    });
+  }
+
+  llvm::Expected<runtime::WeightPart> part(StringRef tensor, StringRef of) {
+    const auto found = facts.tensors.find(tensor.str());
+    if (found == facts.tensors.end())
+      return problem("'{0}' is read from checkpoint tensor '{1}', which the model does not have",
+                     of, tensor);
+    runtime::WeightPart out;
+    out.tensor = tensor.str();
+    out.shape = found->second;
+    return out;
+  }
+
+  /// A checkpoint tensor that kernels read as it is: a gain or the embedding table.
+  llvm::Error addUnpacked(BufferOp buffer, StringRef tensor, runtime::Kernel &kernel) {
+    auto source = part(tensor, buffer.getSymName());
+    if (!source)
+      return source.takeError();
+    runtime::Weight weight;
+    weight.name = buffer.getSymName().str();
+    const bool isVector = source->shape.size() == 1;
+    weight.form = isVector ? WeightForm::Vector : WeightForm::Table;
+    weight.element = elementOf(buffer.getElement());
+    weight.n = buffer.rows();
+    weight.k = buffer.cols();
+    weight.perLayer = tensor.contains(moe::WeightOp::kLayer);
+    source->gain = isVector; // the only vectors that the dialects have so far
+    weight.parts.push_back(*source);
+    auto offset = buffer->getAttrOfType<IntegerAttr>("layer_offset");
+    if (llvm::Error error = unite(plan.weights, weight, kernel.name))
+      return error;
+    return bind(kernel, *buffer.getSlot(), weight.name, SlotRole::Weights,
+                layerOffset(kernel, offset ? offset.getInt() : 0, weight.perLayer));
+  }
+
+  llvm::Error addWeights(WeightsOp op, runtime::Kernel &kernel) {
+    runtime::Weight weight;
+    weight.name = op.getSymName().str();
+    weight.form =
+        op.getPairing() == Pairing::GateUp ? WeightForm::GateUpStrips : WeightForm::Strips;
+    weight.n = op.getN();
+    weight.k = op.getK();
+    weight.experts = op.getExperts() > 1 ? op.getExperts() : 0;
+    for (auto tensor : op.getCheckpoint().getAsValueRange<StringAttr>()) {
+      auto source = part(tensor, op.getSymName());
+      if (!source)
+        return source.takeError();
+      weight.perLayer = tensor.contains(moe::WeightOp::kLayer);
+      weight.parts.push_back(*source);
+    }
+    if (llvm::Error error = unite(plan.weights, weight, kernel.name))
+      return error;
+    return bind(kernel, op.getSlot(), weight.name, SlotRole::Weights,
+                layerOffset(kernel, op.getLayerOffset(), weight.perLayer));
+  }
+
+  llvm::Error addExchange(ExchangeOp exchange, runtime::Kernel &kernel) {
+    runtime::Buffer out;
+    out.name = exchange.getSymName().str();
+    const bool isEpoch = exchange.getWord() == WordKind::Epoch;
+    out.kind = isEpoch ? BufferKind::Epoch : BufferKind::Words;
+    out.init = isEpoch ? BufferInit::Zero : BufferInit::Empty;
+    out.bytes = exchange.byteSize() / exchange.getSets();
+    out.sets = exchange.getSets();
+    out.crossing = exchange.isCrossing();
+    out.element = elementOf(exchange.getElement());
+    out.shape = {exchange.rows(), exchange.cols()};
+    if (llvm::Error error = unite(plan.buffers, out, kernel.name))
+      return error;
+    return bind(kernel, exchange.getSlot(), out.name, SlotRole::Exchange);
+  }
+
+  ArrayRef<KernelOp> kernels;
+  const ModelFacts &facts;
+  Plan plan;
+  double ropeTheta = 0;
+  std::set<std::string> embeds; ///< kernels of kind embed
+};
+
+} // namespace
+
+llvm::Expected<Plan> buildPlan(ArrayRef<KernelOp> kernels, ArrayRef<std::string> launches,
+                               const ModelFacts &facts) {
+  return Builder(kernels, facts).build(launches);
+}
+
+} // namespace megalith

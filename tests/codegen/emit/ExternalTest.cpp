@@ -1,0 +1,113 @@
+//===- ExternalTest.cpp - Emitted sources under other tools ---------------===//
+//
+// NVRTC and clang-format must be content with what is emitted. Where one is not installed its case
+// only warns.
+//
+//===----------------------------------------------------------------------===//
+
+#include "codegen/headers.h"
+#include "runtime/nvrtc.h"
+#include "tests/codegen/emit/Kernel.h"
+
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/ScopeExit.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Program.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+using namespace megalith;
+using namespace megalith::task;
+using megalith::test::Kernels;
+
+TEST_CASE("an emitted kernel compiles for both targets without spills") {
+  auto nvrtc = runtime::Nvrtc::load();
+  if (!nvrtc) {
+    WARN("skipped: " << llvm::toString(nvrtc.takeError()));
+    return;
+  }
+  const std::string source = Kernels().emit();
+  for (const char *target : {"sm_90a", "sm_100a"}) {
+    auto compiled = nvrtc->compile(source, "m0.cu", deviceHeaders(), target);
+    INFO(target);
+    if (!compiled)
+      FAIL(llvm::toString(compiled.takeError()));
+    INFO(compiled->log);
+    REQUIRE(compiled->resources.count("m0"));
+    const runtime::KernelResources &resources = compiled->resources["m0"];
+    CHECK(resources.spillBytes == 0);
+    CHECK(resources.registers <= 184); // 352 threads share 65,536
+    CHECK(resources.registers > 0);
+  }
+}
+
+TEST_CASE("the PTX shows each wait and signal under its edge's name") {
+  auto nvrtc = runtime::Nvrtc::load();
+  if (!nvrtc) {
+    WARN("skipped: " << llvm::toString(nvrtc.takeError()));
+    return;
+  }
+  runtime::NvrtcOptions options;
+  options.ptx = true;
+  auto compiled = nvrtc->compile(Kernels().emit(), "m0.cu", deviceHeaders(), "sm_90a", options);
+  if (!compiled)
+    FAIL(llvm::toString(compiled.takeError()));
+  for (const char *mark :
+       {"// megalith wait @w_full acquire.cta", "// megalith acquire @w_free acquire.cta",
+        "// megalith wait @h_words relaxed.gpu", "// megalith signal @h_words relaxed.gpu",
+        "// megalith signal @p_full release.cta"})
+    CHECK_THAT(compiled->ptx, Catch::Matchers::Contains(mark));
+}
+
+/// What `clang-format --dry-run` says about `source`; nullopt without clang-format.
+static std::optional<std::string> formatFindings(const std::string &source) {
+  auto tool = llvm::sys::findProgramByName("clang-format");
+  if (!tool) {
+    WARN("skipped: clang-format is not installed");
+    return std::nullopt;
+  }
+  llvm::SmallString<128> folder;
+  REQUIRE(!llvm::sys::fs::createUniqueDirectory("format", folder));
+  auto cleanUp = llvm::scope_exit([&] { llvm::sys::fs::remove_directories(folder); });
+  const std::string file = (folder + "/kernel.cu").str(), log = (folder + "/log").str();
+  {
+    std::error_code error;
+    llvm::raw_fd_ostream(file, error) << source;
+    REQUIRE(!error);
+  }
+  const StringRef arguments[] = {*tool, "--style=file:.clang-format", "--dry-run", "-Werror", file};
+  const std::optional<StringRef> redirects[] = {std::nullopt, std::nullopt, StringRef(log)};
+  llvm::sys::ExecuteAndWait(*tool, arguments, std::nullopt, redirects);
+  auto text = llvm::MemoryBuffer::getFile(log);
+  REQUIRE(text);
+  return (*text)->getBuffer().str();
+}
+
+TEST_CASE("an emitted kernel is clang-format clean, long lines too") {
+  Kernels kernels;
+  auto findings = formatFindings(kernels.emit());
+  if (!findings)
+    return;
+  CHECK(*findings == "");
+  CHECK(*formatFindings("int  x;\n") != "");
+
+  // Twenty more edges, a long call, a long loop head.
+  OpBuilder builder(&kernels.context);
+  EdgeOp last = kernels.nth<EdgeOp>(6);
+  builder.setInsertionPointAfter(last);
+  for (int id = 7; id < 27; ++id) {
+    auto edge = cast<EdgeOp>(builder.clone(*last));
+    edge.setId(id);
+    edge.setSymName("attention_edge_" + std::to_string(id));
+  }
+  kernels.first().walk([&](ComputeOp op) {
+    if (op.getCallee().starts_with("gemv_block"))
+      op.setArgsAttr(builder.getStrArrayAttr(
+          {"sum", "slot", "m", "b", "first_argument(column, 1)", "second_argument_of_many",
+           "third_argument_of_many", "fourth_argument_of_many", "fifth_argument_of_many"}));
+  });
+  const std::string source = kernels.emit();
+  INFO(source);
+  CHECK(*formatFindings(source) == "");
+}
