@@ -54,9 +54,6 @@ public:
     plan.rows = first.getRows();
     plan.layers = facts.layers;
     plan.weightLayout = runtime::kWeightLayoutDigest;
-    // A model without attention has no pages, but a plan has room for some.
-    plan.kvHeads = 1;
-    plan.headDim = 16;
     for (KernelOp kernel : kernels)
       if (llvm::Error error = findAttention(kernel))
         return error;
@@ -177,9 +174,8 @@ private:
   llvm::Error addGlobal(BufferOp buffer, runtime::Kernel &kernel) {
     const std::string name = buffer.getSymName().str();
     const int64_t slot = *buffer.getSlot();
-    auto checkpoint = buffer->getAttrOfType<StringAttr>("checkpoint");
-    if (checkpoint)
-      return addUnpacked(buffer, checkpoint.getValue(), kernel);
+    if (auto checkpoint = buffer.getCheckpoint())
+      return addUnpacked(buffer, *checkpoint, kernel);
     if (isInverseFrequencies(buffer)) {
       runtime::Weight weight;
       weight.name = name;
@@ -260,11 +256,10 @@ private:
     weight.perLayer = tensor.contains(moe::WeightOp::kLayer);
     source->gain = isVector; // the only vectors that the dialects have so far
     weight.parts.push_back(*source);
-    auto offset = buffer->getAttrOfType<IntegerAttr>("layer_offset");
     if (llvm::Error error = unite(plan.weights, weight, kernel.name))
       return error;
     return bind(kernel, *buffer.getSlot(), weight.name, SlotRole::Weights,
-                layerOffset(kernel, offset ? offset.getInt() : 0, weight.perLayer));
+                layerOffset(kernel, buffer.getLayerOffset(), weight.perLayer));
   }
 
   llvm::Error addWeights(WeightsOp op, runtime::Kernel &kernel) {
