@@ -137,6 +137,8 @@ struct AttentionKernel {
 
 using Grouped8 = AttentionKernel<5, 8, 16, 2, 128, 128, QkNorm::weighted, 4>;
 using Grouped4 = AttentionKernel<3, 8, 8, 2, 64, 64, QkNorm::none, 1>;
+/// The same attention for another bucket, number of SMs and number of merge parts.
+using Grouped4OneRow = AttentionKernel<7, 1, 8, 2, 64, 64, QkNorm::none, 2>;
 using Single = AttentionKernel<4, 4, 3, 3, 128, 64, QkNorm::plain, 2>;
 using OneRow = AttentionKernel<6, 1, 8, 1, 64, 0, QkNorm::none, 1>;
 using Wide = AttentionKernel<2, 2, 4, 1, 256, 64, QkNorm::weighted, 2>;

@@ -9,6 +9,9 @@ MEGALITH_KERNEL(grouped8) {
 MEGALITH_KERNEL(grouped4) {
   test::Grouped4::run(args);
 }
+MEGALITH_KERNEL(grouped4_one_row) {
+  test::Grouped4OneRow::run(args);
+}
 MEGALITH_KERNEL(single) {
   test::Single::run(args);
 }

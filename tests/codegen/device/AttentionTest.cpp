@@ -22,6 +22,7 @@ using models::toBf16;
 #define MEGALITH_TEST_KERNEL(name) extern "C" const host::KernelRecord megalith_kernel_##name
 MEGALITH_TEST_KERNEL(grouped8);
 MEGALITH_TEST_KERNEL(grouped4);
+MEGALITH_TEST_KERNEL(grouped4_one_row);
 MEGALITH_TEST_KERNEL(single);
 MEGALITH_TEST_KERNEL(one_row);
 MEGALITH_TEST_KERNEL(wide);
@@ -317,6 +318,26 @@ TEST_CASE("a row's bits depend on neither other sequences nor the scheduler") {
   CHECK((mixed.outputs(4) == mixed.outputs(2)));
   CHECK((mixed.outputs(5) == mixed.outputs(0)));
   CHECK((mixed.outputs(0) != mixed.outputs(1)));
+}
+
+TEST_CASE("a row's bits depend on neither bucket, number of SMs nor merge parts") {
+  for (int start : {0, 40, 699}) {
+    const Sequence a{start, 1, uint64_t(start)};
+    const auto eight = attend<test::Grouped4>(megalith_kernel_grouped4, {{70, 2, 5}, a});
+    const auto one = attend<test::Grouped4OneRow>(megalith_kernel_grouped4_one_row, {a});
+    CHECK((eight.outputs(2) == one.outputs(0)));
+  }
+}
+
+TEST_CASE("any schedule and any order of visibility gives the same bits") {
+  const std::vector<Sequence> list = {{200, 2, 1}, {14, 2, 2}};
+  const auto first = attend<test::Single>(megalith_kernel_single, list, 1, 0);
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    const auto other = attend<test::Single>(megalith_kernel_single, list, seed, 1 + seed % 2);
+    for (int row = 0; row < 4; ++row)
+      CHECK((other.outputs(row) == first.outputs(row)));
+    CHECK((other.pool == first.pool));
+  }
 }
 
 TEST_CASE("sin and cos of large angles") {
