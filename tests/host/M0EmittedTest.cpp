@@ -14,6 +14,7 @@
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/raw_ostream.h"
 
 #include <bit>
 #include <cmath>
@@ -116,10 +117,14 @@ class HostKernel {
 public:
   explicit HostKernel(Kernels &kernels) : smem(*kernels.first().getSmemBytes()) {
     const std::string source = kernels.emit();
-    llvm::SmallString<128> file;
-    REQUIRE(!llvm::sys::fs::createTemporaryFile("m0", "so", file));
-    auto compiled = host::KernelLibrary::compile(source, ".", file);
-    llvm::sys::fs::remove(file); // stays mapped
+    llvm::SmallString<128> folder;
+    REQUIRE(!llvm::sys::fs::createUniqueDirectory("m0", folder));
+    const std::string file = (folder + "/m0.cu").str();
+    std::error_code error;
+    llvm::raw_fd_ostream(file, error) << source;
+    REQUIRE(!error);
+    auto compiled = host::KernelLibrary::compile(file, ".", (folder + "/m0.so").str());
+    llvm::sys::fs::remove_directories(folder); // stays mapped
     INFO(source);
     if (!compiled)
       FAIL(llvm::toString(compiled.takeError()));
