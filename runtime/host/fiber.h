@@ -11,7 +11,7 @@ namespace megalith::host {
 extern "C" void megalith_switch_stack(void **save, void *load);
 
 /// A fixed number of equal stacks in one lazily touched mapping. There are no guard pages (46,000
-/// would exceed the kernel's limit of mappings); the scheduler compares stack pointers instead.
+/// would exceed the kernel's limit of mappings); the scheduler looks for overflows instead.
 class StackArena {
 public:
   StackArena() = default;
@@ -23,15 +23,18 @@ public:
   bool reserve(size_t count, size_t bytes);
 
   /// Lowest address of a stack.
-  unsigned char *low(size_t index) const { return base + index * stride; }
+  unsigned char *low(size_t index) const { return base + (index + 1) * stride - usable; }
 
   /// The stack pointer with which megalith_switch_stack enters `entry` on a fresh stack; `entry`
   /// must not return.
   void *prepare(size_t index, void (*entry)()) const;
 
+  /// Whether the last bytes of a stack were written to.
+  bool overflowed(size_t index) const;
+
 private:
   unsigned char *base = nullptr;
-  size_t mapped = 0, stride = 0;
+  size_t mapped = 0, stride = 0, usable = 0;
 };
 
 } // namespace megalith::host

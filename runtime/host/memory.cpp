@@ -53,10 +53,16 @@ std::string GlobalMemory::describe(const void *p) const {
   return text;
 }
 
-std::string GlobalMemory::unaligned() const {
-  for (const Buffer &b : buffers)
+std::string GlobalMemory::check() const {
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const Buffer &b = buffers[i];
     if (b.base % 16 != 0)
-      return b.name;
+      return "buffer '" + b.name +
+             "' does not begin at a multiple of 16 bytes, as GPU buffers do; align it";
+    if (i > 0 && b.base - buffers[i - 1].base < buffers[i - 1].bytes)
+      return "buffers '" + buffers[i - 1].name + "' and '" + b.name +
+             "' overlap; register each byte once";
+  }
   return "";
 }
 

@@ -41,8 +41,8 @@ public:
   const Buffer &buffer(int index) const { return buffers[index]; }
   /// "'logits' + 64", or for a wild address what lies below it.
   std::string describe(const void *p) const;
-  /// Name of a buffer whose base is not 16-byte aligned, or "".
-  std::string unaligned() const;
+  /// What is wrong with the buffers (overlap, alignment), or "".
+  std::string check() const;
 
 private:
   std::vector<Buffer> buffers; // ascending by base

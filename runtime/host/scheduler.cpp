@@ -71,12 +71,19 @@ static int pickBit(uint32_t mask, bool any, Random &random) {
 /// Takes a lane of a warp that has runnable ones off the runnable set.
 Fiber *Machine::Impl::pickLane(Cta &cta, int warp) {
   Warp &w = cta.warps[warp];
-  int lane = pickBit(w.runnable, temper.shuffle, random);
+  int lane = (w.runnable >> w.upcoming & 1) != 0 ? w.upcoming
+                                                 : pickBit(w.runnable, temper.shuffle, random);
   w.runnable &= ~(1u << lane);
   if (w.runnable == 0) {
     cta.runnable_warps &= ~(1u << warp);
     if (cta.runnable_warps == 0)
       removeRunnable(cta);
+  } else {
+    // Stacks of a large machine do not fit a cache, so the next lane's is asked for now.
+    w.upcoming = pickBit(w.runnable, temper.shuffle, random);
+    auto *stack = static_cast<char *>(cta.fibers[warp * 32 + w.upcoming].stack_pointer);
+    for (int line = 0; line < 6; ++line)
+      __builtin_prefetch(stack + line * 64, 1);
   }
   return &cta.fibers[warp * 32 + lane];
 }
@@ -124,6 +131,11 @@ Fiber *Machine::Impl::next() {
   return nullptr;
 }
 
+void Machine::Impl::stackOverflow() {
+  fault("a thread's stack overflowed its " + std::to_string(options.stack_bytes) +
+        " bytes; raise Options::stack_bytes");
+}
+
 void Machine::Impl::switchTo(Fiber *fiber) {
   Fiber *self = current;
   if (fiber == self)
@@ -131,8 +143,7 @@ void Machine::Impl::switchTo(Fiber *fiber) {
   void *here;
   void **save = self ? &self->stack_pointer : &main_stack;
   if (self && reinterpret_cast<unsigned char *>(&here) < self->stack_low + 1024)
-    fault("a thread's stack overflowed (" + std::to_string(options.stack_bytes) +
-          " bytes; raise Options::stack_bytes)");
+    stackOverflow();
   current = fiber;
   megalith_switch_stack(save, fiber ? fiber->stack_pointer : main_stack);
 }
@@ -161,8 +172,11 @@ void Machine::Impl::fiberMain() {
 
 void Machine::Impl::exitFiber() {
   Fiber *self = current;
-  self->park = Park::exited;
   Cta &cta = *self->cta;
+  if (stacks.overflowed(static_cast<size_t>(cta.sm) * kThreadsPerCta +
+                        static_cast<size_t>(self - cta.fibers)))
+    stackOverflow();
+  self->park = Park::exited;
   cta.warps[self->warp].exited |= 1u << self->lane;
   if (--cta.threads == 0)
     exitCta(cta);
@@ -266,7 +280,7 @@ void Machine::Impl::startCta(Cta &cta) {
     makeRunnable(&fiber);
   }
   for (Warp &w : cta.warps)
-    w.arrived = w.exited = 0;
+    w.arrived = w.exited = w.upcoming = 0;
 }
 
 void Machine::Impl::exitCta(Cta &cta) {
@@ -368,10 +382,8 @@ llvm::Expected<RunReport> Machine::Impl::run(llvm::ArrayRef<Launch> list) {
     return problem("host platform: cannot reserve address space for " +
                    std::to_string(options.sms * kThreadsPerCta) + " stacks of " +
                    std::to_string(options.stack_bytes) + " bytes");
-  std::string unaligned = memory.unaligned();
-  if (!unaligned.empty())
-    return problem("host platform: buffer '" + unaligned +
-                   "' does not begin at a multiple of 16 bytes, as GPU buffers do; align it");
+  if (std::string wrong = memory.check(); !wrong.empty())
+    return problem("host platform: " + wrong);
   for (const Launch &launch : list)
     if (launch.kernel->abi != kAbiVersion || launch.kernel->threads != kThreadsPerCta)
       return problem("host platform: kernel '" + std::string(launch.kernel->name) +

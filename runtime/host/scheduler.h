@@ -32,6 +32,7 @@ struct Fiber {
 
 struct Warp {
   uint32_t runnable = 0, arrived = 0, exited = 0;
+  int upcoming = 0; ///< lane to run next, if it can: its stack is being fetched
   Collective op = Collective::sync;
   uint64_t in[32], out[32];
   int argument[32];
@@ -165,6 +166,7 @@ public:
 private:
   Fiber *next();
   void switchTo(Fiber *fiber);
+  [[noreturn]] void stackOverflow();
   void setTemper();
   void reset(llvm::ArrayRef<Launch> list);
   void startCta(Cta &cta);

@@ -226,6 +226,15 @@ TEST_CASE("accesses outside buffers, to constants or unaligned are faults with n
   CHECK_THAT(h.run(megalith_kernel_unaligned, 1), Contains("not a multiple of its size"));
 }
 
+TEST_CASE("buffers must not overlap and begin at a multiple of 16 bytes") {
+  Harness h(1);
+  h.machine.registerBuffer(h.data.data() + 256, 64, "inner");
+  CHECK_THAT(h.run(megalith_kernel_wild_store, 1), Contains("'data' and 'inner' overlap"));
+  Harness other(1);
+  other.machine.registerBuffer(h.data.data() + 1, 64, "odd");
+  CHECK_THAT(other.run(megalith_kernel_wild_store, 1), Contains("'odd' does not begin"));
+}
+
 TEST_CASE("a store buffer keeps the order of overlapping stores only") {
   bool other_order = false;
   for (uint32_t choice = 0; choice < 16; ++choice) {

@@ -304,20 +304,31 @@ TEST_CASE("fail ends the run with its record") {
   CHECK(h.fault.launch == 8);
 }
 
-MEGALITH_KERNEL(deep) {
-  volatile char room[5000];
-  for (int i = 0; i < 5000; ++i)
-    room[i] = static_cast<char>(i);
-  warp_sync();
-  st_global<uint32_t>(data(args), static_cast<uint32_t>(room[100]));
+template <bool blocks> static void deep(const LaunchArgs &args) {
+  volatile char room[5700];
+  for (int i = 0; i < 5700; ++i)
+    room[i] = static_cast<char>(i | 1);
+  if (blocks)
+    warp_sync();
+  else if (room[100] == 0)
+    st_global<uint32_t>(data(args), 1);
+}
+MEGALITH_KERNEL(deep_blocks) {
+  deep<true>(args);
+}
+MEGALITH_KERNEL(deep_leaves) {
+  deep<false>(args);
 }
 
-TEST_CASE("a stack that overflows is reported") {
+TEST_CASE("a stack that overflows is reported, at a switch or at the thread's end") {
   host::Options o = Harness::options(1, 1);
   o.stack_bytes = 5120;
-  host::Machine machine(o);
-  LaunchArgs args = {};
-  llvm::Expected<host::RunReport> result = machine.run({{&megalith_kernel_deep, args}});
-  REQUIRE_FALSE(static_cast<bool>(result));
-  CHECK_THAT(llvm::toString(result.takeError()), Contains("stack overflowed"));
+  for (const host::KernelRecord *kernel :
+       {&megalith_kernel_deep_blocks, &megalith_kernel_deep_leaves}) {
+    host::Machine machine(o);
+    LaunchArgs args = {};
+    llvm::Expected<host::RunReport> result = machine.run({{kernel, args}});
+    REQUIRE_FALSE(static_cast<bool>(result));
+    CHECK_THAT(llvm::toString(result.takeError()), Contains("stack overflowed its 5120 bytes"));
+  }
 }
