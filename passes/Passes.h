@@ -8,6 +8,8 @@
 
 #include "ir/task/Task.h"
 
+#include "mlir/IR/BuiltinOps.h"
+
 #include "mlir/Pass/Pass.h"
 
 #include <memory>

@@ -205,6 +205,18 @@ void Machine::publish(Thread &thread, const Step &step, ExchangeOp exchange, Acc
 // Memory
 //===----------------------------------------------------------------------===//
 
+// A piece is at most eight strips: the last of a slice is what the slice, the stage's own read of
+// these weights at tile = SM, has left.
+static Rect clipToSlice(const Step &step, AccessAttr piece, Rect rect) {
+  auto stage = step.op->getParentOfType<StageOp>();
+  for (auto read : stage.getReads().getAsRange<AccessAttr>())
+    if (read.getBuffer() == piece.getBuffer()) {
+      Rect slice = rectOf(read, {step.dims.front()});
+      rect.rows = std::min(rect.row + rect.rows, slice.row + slice.rows) - rect.row;
+    }
+  return rect;
+}
+
 void Machine::access(Thread &thread, const Step &step, AccessAttr access, bool isWrite) {
   Rect rect = rectOf(access, step.dims);
   if (rect.empty())
@@ -224,6 +236,8 @@ void Machine::access(Thread &thread, const Step &step, AccessAttr access, bool i
     return;
   }
   if (auto weights = dyn_cast<WeightsOp>(decl)) {
+    rect = clipToSlice(step, access, rect);
+    rect.rows = std::min(rect.rows, weights.strips() - rect.row); // the last SM's slice is ragged
     if (checkBounds(weights.strips(), weights.blocks()) &&
         !coverage(weights, weights.strips(), weights.blocks())
              .mark(keyOf(access, step, thread.sm), rect))

@@ -2,7 +2,14 @@
 
 #include "passes/verify/Machine.h"
 
+#include "passes/Passes.h"
+
 #include "llvm/ADT/StringMap.h"
+
+namespace megalith {
+#define GEN_PASS_DEF_VERIFYTASK
+#include "passes/Passes.h.inc"
+} // namespace megalith
 
 using namespace mlir;
 using namespace megalith;
@@ -60,3 +67,13 @@ LogicalResult verify::verifyPlan(ModuleOp module, int randomCases) {
   }
   return result;
 }
+
+namespace {
+struct VerifyTask : megalith::impl::VerifyTaskBase<VerifyTask> {
+  using VerifyTaskBase::VerifyTaskBase;
+  void runOnOperation() override {
+    if (failed(verify::verifyPlan(getOperation(), randomCases)))
+      signalPassFailure();
+  }
+};
+} // namespace

@@ -1,0 +1,92 @@
+// Faults that no op's own verifier can see, each named with its roles and edge.
+// RUN: megalith-opt %s -split-input-file -verify-diagnostics -task-verify
+
+// Every SM polls what only comes after its own poll: a circle over roles and SMs.
+task.kernel @circle "toy" target "sm_90a" sms 2 rows 1 {
+  task.exchange @h [1, 8] bf16 sentinel sets 2 slot 0 edge @h_words
+  task.buffer @xs [1, 8] bf16 smem scratch {guard = @x_full}
+  task.edge 0 @h_words words epilogue -> poller
+  task.edge 1 @x_full mbarrier poller -> epilogue
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.rearm @h
+      task.launch_dependents
+      // expected-error @+1 {{deadlock: the poller polls words of @h_words}}
+      task.poll "poll_rows" [] waits @h_words reads [@h[0, 0] 1 x [8]] writes [@xs[0, 0] 1 x [8]]
+      task.signal @x_full
+    }
+    task.role epilogue {
+      task.launch_wait
+      // expected-error @+1 {{deadlock: the epilogue waits for use 0 of edge @x_full, which the poller signals 0 times}}
+      task.wait @x_full
+      task.compute "publish" [] reads [@xs[0, 0] 1 x [8]] writes [@h[0, d0 * 4] 1 x [4]]
+    }
+  }
+}
+
+// -----
+
+// Two SMs publish the same words.
+task.kernel @twice "toy" target "sm_90a" sms 2 rows 1 {
+  task.exchange @h [1, 8] bf16 sentinel sets 2 slot 0 edge @h_words
+  task.buffer @xs [1, 8] bf16 smem scratch
+  task.edge 0 @h_words words epilogue -> poller
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.rearm @h
+      task.launch_dependents
+      task.poll "poll_rows" [] waits @h_words reads [@h[0, 0] 1 x [8]] writes [@xs[0, 0] 1 x [8]]
+    }
+    task.role epilogue {
+      task.launch_wait
+      // expected-error @+1 {{publishes words of @h rows [0, 1) columns [0, 8) that were published before}}
+      task.compute "publish" [] reads [] writes [@h[0, 0] 1 x [8]]
+    }
+  }
+}
+
+// -----
+
+// The consumer reads what the poller may still be writing: no edge orders them.
+task.kernel @race "toy" target "sm_90a" sms 1 rows 1 {
+  task.buffer @x [1, 8] bf16 global immutable {slot = 0}
+  task.buffer @xs [1, 8] bf16 smem scratch
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+      // expected-note @+1 {{the earlier access is here}}
+      task.compute "load_rows" [] reads [@x[0, 0] 1 x [8]] writes [@xs[0, 0] 1 x [8]]
+    }
+    task.role consumer {
+      // expected-error @+1 {{the read of @xs rows [0, 1) columns [0, 8) by the consumer is not ordered after the write by the poller; expected an edge from the poller to the consumer}}
+      task.compute "f" [] reads [@xs[0, 0] 1 x [8]] writes []
+    }
+  }
+}
+
+// -----
+
+// A plan's kernels re-arm each other's exchanges, since sets alternate from launch to launch.
+task.kernel @one "toy" target "sm_90a" sms 1 rows 1 {
+  // expected-error @+1 {{is re-armed 0 times; expected once, by every SM in every launch}}
+  task.exchange @h [1, 8] bf16 sentinel sets 2 slot 0 edge @h_words
+  task.edge 0 @h_words words epilogue -> poller
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+  }
+}
+// expected-error @+1 {{expected exchange @h with the same shape and sets as in the plan's other kernels}}
+task.kernel @two "toy" target "sm_90a" sms 1 rows 1 {
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+  }
+}
