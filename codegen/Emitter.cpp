@@ -27,6 +27,8 @@ std::string kernelDigest(KernelOp kernel) {
 static LogicalResult checkNames(KernelOp kernel, const DeviceNames &device) {
   LogicalResult result = success();
   kernel.walk([&](SymbolOpInterface op) {
+    if (isa<SymbolOp, TableOp>(op)) // printed as their expressions, or not at all
+      return;
     if (const std::string why = whyNotAName(op.getName(), device); !why.empty()) {
       op->emitOpError() << "expected a name that its C++ form can have, but `" << op.getName()
                         << "` " << why << ": rename it";

@@ -6,33 +6,20 @@
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
 
+using llvm::ArrayRef;
+using llvm::StringRef;
+
 namespace megalith {
 
-/// The longest bracketed group of `text` that is in no other: positions of its brackets.
-static std::pair<size_t, size_t> longestGroup(llvm::StringRef text) {
-  std::pair<size_t, size_t> longest{0, 0};
-  llvm::SmallVector<size_t> open;
-  for (size_t i = 1; i < text.size(); ++i) {
-    const bool isTemplate = text[i] == '<' && text[i - 1] != ' ';
-    if (text[i] == '(' || isTemplate)
-      open.push_back(i);
-    else if (!open.empty() && (text[i] == ')' || (text[i] == '>' && text[i - 1] != ' '))) {
-      const size_t start = open.pop_back_val();
-      if (open.empty() && i - start > longest.second - longest.first)
-        longest = {start, i};
-    }
-  }
-  return longest;
-}
-
 /// The items of a group's content, each with the separator after it.
-static llvm::SmallVector<llvm::StringRef> itemsOf(llvm::StringRef content) {
-  llvm::SmallVector<llvm::StringRef> items;
+static llvm::SmallVector<StringRef> itemsOf(StringRef content) {
+  llvm::SmallVector<StringRef> items;
   int depth = 0;
   size_t start = 0;
   for (size_t i = 0; i < content.size(); ++i) {
-    depth += llvm::StringRef("(<").contains(content[i]);
-    depth -= llvm::StringRef(")>").contains(content[i]);
+    const bool isArrow = content[i] == '>' && i > 0 && content[i - 1] == '-';
+    depth += StringRef("(<").contains(content[i]);
+    depth -= !isArrow && StringRef(")>").contains(content[i]);
     if ((content[i] == ',' || content[i] == ';') && depth == 0) {
       items.push_back(content.slice(start, i + 1).ltrim());
       start = i + 1;
@@ -42,41 +29,90 @@ static llvm::SmallVector<llvm::StringRef> itemsOf(llvm::StringRef content) {
   return items;
 }
 
+/// The bracketed group of `text`, inside no other, to break in: the longest call with several
+/// arguments, else the longest. Positions of its brackets.
+static std::pair<size_t, size_t> groupToBreak(StringRef text) {
+  std::pair<size_t, size_t> best{0, 0};
+  bool isBestCall = false;
+  llvm::SmallVector<size_t> open;
+  for (size_t i = 1; i < text.size(); ++i) {
+    const bool isTemplate = text[i] == '<' && text[i - 1] != ' ';
+    if (text[i] == '(' || isTemplate)
+      open.push_back(i);
+    else if (!open.empty() &&
+             (text[i] == ')' || (text[i] == '>' && text[i - 1] != '-' && text[i - 1] != ' '))) {
+      const size_t start = open.pop_back_val();
+      if (!open.empty())
+        continue;
+      const bool isCall = text[i] == ')' && itemsOf(text.slice(start + 1, i)).size() > 1;
+      const bool isLonger = i - start > best.second - best.first;
+      if (isCall != isBestCall ? isCall : isLonger)
+        best = {start, i}, isBestCall = isCall;
+    }
+  }
+  return best;
+}
+
+/// `head`, then `items` as many to a line as fit, then `tail`; further lines are indented by
+/// `indent`. Empty if a line is too long all the same.
+static std::vector<std::string> filled(StringRef head, ArrayRef<StringRef> items, StringRef tail,
+                                       size_t indent) {
+  std::vector<std::string> lines;
+  std::string current = head.str();
+  bool isFirst = head.ends_with("(") || head.ends_with("<") || head.trim().empty();
+  for (size_t i = 0; i < items.size(); ++i) {
+    const size_t needed = items[i].size() + (i + 1 == items.size() ? tail.size() : 0);
+    if (!isFirst && current.size() + 1 + needed > Writer::kColumns) {
+      lines.push_back(current);
+      current = std::string(indent, ' ');
+    } else if (!isFirst) {
+      current += ' ';
+    }
+    current += items[i];
+    isFirst = false;
+  }
+  lines.push_back(current + tail.str());
+  const bool fits =
+      llvm::all_of(lines, [](const std::string &line) { return line.size() <= Writer::kColumns; });
+  return fits ? lines : std::vector<std::string>();
+}
+
 void Writer::line(const llvm::Twine &twine) {
   const std::string text = std::string(2 * depth, ' ') + twine.str();
-  const auto [open, close] = longestGroup(text);
+  const StringRef all = text;
+  const auto [open, close] = groupToBreak(text);
   if (text.size() <= kColumns || close == 0) {
     lines.push_back(text);
     return;
   }
-  const llvm::StringRef all = text, rest = all.drop_front(close);
-  std::string current = all.take_front(open + 1).str();
-  const auto items = itemsOf(all.slice(open + 1, close));
-  for (size_t i = 0; i < items.size(); ++i) {
-    const bool isLast = i + 1 == items.size();
-    const size_t needed = items[i].size() + (isLast ? rest.size() : 0);
-    if (i > 0 && current.size() + 1 + needed > kColumns) {
-      lines.push_back(current);
-      current = std::string(open + 1, ' ');
-    } else if (i > 0) {
-      current += ' ';
-    }
-    current += items[i];
+  // clang-format's order of preference: after `=`; under the first item; below the bracket.
+  const size_t deeper = 2 * depth + 4, assignment = all.find(" = ");
+  if (assignment < open && deeper + text.size() - assignment - 3 <= kColumns) {
+    lines.push_back(all.take_front(assignment + 2).str());
+    lines.push_back(std::string(deeper, ' ') + all.drop_front(assignment + 3).str());
+    return;
   }
-  lines.push_back(current + rest.str());
+  const auto items = itemsOf(all.slice(open + 1, close));
+  const StringRef head = all.take_front(open + 1), tail = all.drop_front(close);
+  auto broken = filled(head, items, tail, open + 1);
+  if (broken.empty()) {
+    broken = filled(std::string(deeper, ' '), items, tail, deeper);
+    broken.insert(broken.begin(), head.str());
+  }
+  llvm::append_range(lines, broken);
 }
 
-void Writer::comment(llvm::StringRef text, size_t hang) {
+void Writer::comment(StringRef text, size_t hang) {
   std::string lead = std::string(2 * depth, ' ') + "//", current = lead;
   // Spaces at the start of the text and between its columns stay.
   bool isFirst = true;
   while (!text.empty()) {
     const size_t spaces = text.find_first_not_of(' ');
-    if (spaces == llvm::StringRef::npos)
+    if (spaces == StringRef::npos)
       break;
-    const llvm::StringRef gap = text.take_front(spaces);
+    const StringRef gap = text.take_front(spaces);
     text = text.drop_front(spaces);
-    const llvm::StringRef word = text.take_until([](char c) { return c == ' '; });
+    const StringRef word = text.take_until([](char c) { return c == ' '; });
     text = text.drop_front(word.size());
     if (!isFirst && current.size() + gap.size() + word.size() > kColumns) {
       lines.push_back(current);

@@ -19,8 +19,8 @@ class Writer {
 public:
   static constexpr size_t kColumns = 100;
 
-  /// A line at the present depth. One that is too long is broken inside its longest pair of
-  /// brackets, after commas or semicolons, each line filled.
+  /// A line at the present depth. One that is too long is broken after its `=`, or inside its
+  /// longest pair of brackets after commas or semicolons, each line filled.
   void line(const llvm::Twine &text);
   void blank() { lines.emplace_back(); }
   /// `// ` and the words of `text`, in as many lines as they need; further lines start with `hang`

@@ -94,6 +94,8 @@ MEGALITH_PURE AttentionTile attention_tile(const SequenceEntry &seq, int index, 
 /// The tiles of one SM in its order: sequence ascending, then tile number (split, KV head)
 /// ascending. `while (tiles.next(tile))` visits each once; there are tiles.count() of them.
 template <class C> struct AttentionTiles {
+  using Tile = AttentionTile;
+
   MEGALITH_PURE AttentionTiles(const StepDescriptor &step, int sm)
       : step(step), sm(sm), seq(-1), at(0), end(0) {}
 
@@ -148,6 +150,8 @@ struct MergeTile {
 /// tile % kSms. Every row of the bucket has its tiles, dead ones too, since their zeros are waited
 /// for.
 template <class C> struct MergeTiles {
+  using Tile = MergeTile;
+
   MEGALITH_PURE MergeTiles(const StepDescriptor &step, int sm) : step(step), at(sm - C::kSms) {}
 
   MEGALITH_PURE int count() const {

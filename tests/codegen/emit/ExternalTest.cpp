@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "codegen/Writer.h"
 #include "codegen/headers.h"
 #include "runtime/nvrtc.h"
 #include "tests/codegen/emit/Kernel.h"
@@ -110,4 +111,28 @@ TEST_CASE("an emitted kernel is clang-format clean, long lines too") {
   const std::string source = kernels.emit();
   INFO(source);
   CHECK(*formatFindings(source) == "");
+}
+
+TEST_CASE("each kind of long line is broken as clang-format breaks it") {
+  Writer out;
+  out.open("struct attention : Attention<Config, 132, 32, 4, 128, 128, 4, QkNorm::weighted, "
+           "9.99999997e-07f, 8.83883461e-02f, kv, inv_freq, g_q, g_k> {");
+  out.line("using QkvIn = qkv_in;");
+  out.close("};");
+  out.open("void f() {");
+  out.line("combine<expert_down, resid_words, expert_down_kept, down_rows, 8>(cta, "
+           "routing_table<top_k>(cta)->weight, more);");
+  out.open("for (int e = 0; e < platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active) + "
+           "more_of_them; ++e)");
+  out.line("f(e);");
+  out.dedent();
+  out.line("const Column column = gathered_column<expert_up, expert_up::In, 8>(cta, expert.pairs, "
+           "expert.count_and_more);");
+  out.line("poll_expert<act_words, act_rows_of_this_stage>(cta, first_argument_of_many, "
+           "expert.pairs, expert.count, slot);");
+  out.close("}");
+  if (auto findings = formatFindings(out.text())) {
+    INFO(out.text());
+    CHECK(*findings == "");
+  }
 }
