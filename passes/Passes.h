@@ -9,7 +9,6 @@
 #include "ir/task/Task.h"
 
 #include "mlir/IR/BuiltinOps.h"
-
 #include "mlir/Pass/Pass.h"
 
 #include <memory>

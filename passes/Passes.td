@@ -24,6 +24,66 @@ def MaterializeExchanges : Task_Pass<"task-materialize-exchanges", "::megalith::
   }];
 }
 
+def ElideExchanges : Task_Pass<"task-elide-exchanges", "::megalith::task::KernelOp"> {
+  let summary = "drops waits that others imply";
+  let description = [{
+    A linear stage that reads the very rows, normed the same way, that the stage before it brought to the same SMs
+    takes them from there: its read goes, and its config gets `shares_input = @stage`.
+  }];
+}
+
+def PlanStreams : Task_Pass<"task-plan-streams", "::megalith::task::KernelOp"> {
+  let summary = "what the producer streams, in which order, and the ring it goes through";
+  let description = [{
+    Declares `@ring` (slots of the largest piece, their number left to task-plan-memory) with its edges `@w_full` and
+    `@w_free`. Every streaming stage is marked `stream = {order, piece, bytes}`: loops outermost first, bytes of its
+    largest copy, bytes of one SM's share of one matrix (for attention: of a unit).
+  }];
+}
+
+def SelectProtocol : Task_Pass<"task-select-protocol", "::mlir::ModuleOp"> {
+  let summary = "how each dependence synchronises: words, epochs, mbarriers";
+  let description = [{
+    Exchanges of fp32 become epoch words where the words written depend on the step (attention's partial results) or
+    a set is larger than 64 KB, too large to re-arm. Hand-offs between roles of one SM get mbarrier edges, and credit
+    edges where slots are filled again. Every kernel of the module gets every sentinel exchange of the module, so that
+    each launch re-arms what the next one writes.
+
+    Errors: no free slot of 32 for an exchange.
+  }];
+}
+
+def PlanMemory : Task_Pass<"task-plan-memory", "::megalith::task::KernelOp"> {
+  let summary = "places of barriers, buffers and ring in shared memory";
+  let description = [{
+    Declares the buffers of the hand-offs with offset, stride and guard, and gives the ring what is left. Tries, in
+    this order: all slots wanted; attention's buffers over those of the dense phase (alias groups, with the edges
+    `@attention_done` and `@merge_done`); single slots; both.
+
+    Error: the kernel does not fit, by rows bucket, model, target and bytes. The model's name is the module's attribute
+    `megalith.model`.
+  }];
+  let options = [
+    Option<"sharedBytes", "shared-bytes", "int64_t", "0", "Shared memory of a CTA; 0: what the target has">,
+    Option<"reserve", "reserve", "int64_t", "1024", "Bytes left unused">,
+    Option<"ringFloor", "ring-floor", "int64_t", "65536", "Bytes of ring worth tightening the rest for">,
+    Option<"ringSlots", "ring-slots", "int64_t", "64", "Most slots of the ring">,
+  ];
+}
+
+def LowerToRoles : Task_Pass<"task-lower-to-roles", "::megalith::task::KernelOp"> {
+  let summary = "stages become role regions";
+  let description = [{
+    Each stage of a planned kernel gets one straight-line region per warp role, in calls of the device functions
+    (codegen/device/README.md, attention.md), and its config the printed keys: `base`, `In`, `Norm`, buffers. Dynamic
+    trip counts and index functions are declared once as `task.symbol` and `task.table`. Order rules of
+    docs/kernel-contract.md section 2: the poller's launch_wait, re-arming of every exchange and launch_dependents come
+    after its last poll of the previous launch's words; epilogue and consumers launch_wait before their first store.
+
+    Errors: values, buffers or memory not planned; a stage that writes or reads what its kind cannot.
+  }];
+}
+
 //===----------------------------------------------------------------------===//
 // passes/verify: the proof
 //===----------------------------------------------------------------------===//

@@ -223,7 +223,9 @@ SmallVector<EdgeOp> KernelOp::edges() {
 }
 
 bool KernelOp::isAtRoleLevel() {
-  return llvm::any_of(getOps<StageOp>(), [](StageOp stage) { return !stage.getBody().empty(); });
+  return llvm::any_of(getOps<StageOp>(), [](StageOp stage) {
+    return !stage.getBody().empty() && !stage.getBody().front().empty();
+  });
 }
 
 LogicalResult KernelOp::verify() {

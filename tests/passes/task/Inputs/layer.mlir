@@ -5,7 +5,7 @@ task.kernel @layer "layer" target "sm_90a" sms 8 rows 2 {
   task.buffer @g_q [1, 64] bf16 global immutable {slot = 2}
   task.buffer @g_k [1, 64] bf16 global immutable {slot = 3}
   task.buffer @inv_freq [1, 32] f32 global immutable {slot = 4}
-  task.buffer @kv [4096, 2048] bf16 global pages {slot = 5}
+  task.buffer @kv [2, 8192] bf16 global pages {slot = 5}
   task.weights @w_o n 256 k 512 slot 6 rows ["o"]
   task.weights @w_router n 16 k 256 slot 7 rows ["router"]
   task.weights @w_up n 256 k 256 slot 8 gate_up ["gate", "up"] {experts = 16}
@@ -19,8 +19,8 @@ task.kernel @layer "layer" target "sm_90a" sms 8 rows 2 {
   task.buffer @logits [2, 16] f32 global value
   task.buffer @act [8, 128] bf16 global value
 
-  task.stage @attention attention reads [@qkv[0, 0] 2 x [768] previous, @kv[0, 0] 4096 x [2048]]
-      writes [@partials[0, 0] 512 x [66], @kv[0, 0] 4096 x [2048]]
+  task.stage @attention attention reads [@qkv[0, 0] 2 x [768] previous, @kv[0, 0] 2 x [8192]]
+      writes [@partials[0, 0] 512 x [66], @kv[0, 0] 2 x [8192]]
       config {q_heads = 8, kv_heads = 2, head_dim = 64, scale = 0.125 : f64, rope_theta = 1.0e+06 : f64, qk_norm = "head",
               eps = 1.0e-06 : f64, q_gain = @g_q, k_gain = @g_k, inv_freq = @inv_freq, max_positions = 4096}
       source "moe.attention" {

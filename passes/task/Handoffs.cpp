@@ -1,0 +1,304 @@
+#include "passes/task/Handoffs.h"
+
+#include "passes/task/Stages.h"
+
+using namespace mlir;
+
+namespace megalith::task {
+
+static int64_t padded(int64_t k) {
+  return llvm::alignTo(k, 128);
+}
+
+std::string keptName(StageOp stage) {
+  if (auto keeper = stage->getAttrOfType<FlatSymbolRefAttr>(kKept))
+    return (keeper.getValue() + "_kept").str();
+  return (stage.getSymName() + "_kept").str();
+}
+
+int64_t vectorsOf(StageOp attention) {
+  int64_t rows = attention->getParentOfType<KernelOp>().getRows();
+  return rows * (*configInt(attention, "q_heads") / *configInt(attention, "kv_heads"));
+}
+
+int64_t recordFloats(int64_t headDim) {
+  return 3 * llvm::divideCeil(headDim + 2, 3);
+}
+
+int64_t mergePartsOf(StageOp attention) {
+  auto kernel = attention->getParentOfType<KernelOp>();
+  int64_t heads = kernel.getRows() * *configInt(attention, "q_heads");
+  return heads * 4 <= kernel.getSms() * 2 ? 4 : 1;
+}
+
+int64_t mergeWords(int64_t headDim, int64_t parts) {
+  int64_t width = headDim / parts, most = 0;
+  for (int64_t c = 0; c < headDim; c += width)
+    most = std::max(most, 2 + (1 + c + width) / 3 - (c == 0 ? 1 : (2 + c) / 3));
+  return most;
+}
+
+int64_t maxActive(KernelOp kernel, int64_t experts, int64_t topK) {
+  return std::min(experts, kernel.getRows() * topK);
+}
+
+namespace {
+/// Collects the list; a buffer that several stages use gets the largest of their shapes.
+class Collector {
+public:
+  explicit Collector(KernelOp kernel)
+      : kernel(kernel), rows(kernel.getRows()), bf16(BFloat16Type::get(kernel.getContext())),
+        f32(Float32Type::get(kernel.getContext())), i32(IntegerType::get(kernel.getContext(), 32)) {
+  }
+
+  std::vector<Handoff> collect() {
+    for (auto stage : kernel.getOps<StageOp>()) {
+      if (isGemv(stage))
+        addGemv(stage);
+      switch (stage.getKind()) {
+      case StageKind::Attention:
+        addAttention(stage);
+        break;
+      case StageKind::TopK:
+        addTopK(stage);
+        break;
+      case StageKind::ExpertDown:
+        addExpertDown(stage);
+        break;
+      case StageKind::Embed:
+      case StageKind::Linear:
+      case StageKind::Merge:
+      case StageKind::ExpertUp:
+        break;
+      }
+    }
+    return std::move(list);
+  }
+
+private:
+  /// Bytes of a row that the stage lays out itself.
+  static std::string slotted(int64_t rowBytes) {
+    return "SlottedRows<$offset, $rows, " + std::to_string(rowBytes) + ", $slots>";
+  }
+
+  void add(Handoff handoff) {
+    for (Handoff &other : list)
+      if (other.name == handoff.name) {
+        if (other.rowBytes * other.rows < handoff.rowBytes * handoff.rows)
+          other = std::move(handoff);
+        return;
+      }
+    list.push_back(std::move(handoff));
+  }
+
+  void addGemv(StageOp stage) {
+    int64_t k = *configInt(stage, "k");
+    if (inputOf(stage) && stage.getKind() != StageKind::ExpertDown)
+      add({names::kInput.str(),
+           rows,
+           k,
+           bf16,
+           2 * padded(k) + 32,
+           1,
+           1,
+           "Rows<$offset, $rows, $cols>",
+           Phase::Dense,
+           "x_full",
+           "x_free",
+           Role::Poller,
+           {Role::Consumer}});
+    add({names::kPart.str(),
+         128,
+         8,
+         f32,
+         32,
+         2,
+         2,
+         "Part<$offset, $slots>",
+         Phase::Both,
+         "p_full",
+         "p_free",
+         Role::Consumer,
+         {Role::Epilogue}});
+    if (residualOf(stage)) {
+      int64_t unit = sliceOf(stage).unit;
+      add({keptName(stage),
+           rows,
+           2 * unit,
+           bf16,
+           static_cast<int64_t>(llvm::alignTo(4 * unit, 16)),
+           1,
+           1,
+           "WordRows<$offset, $rows, " + std::to_string(unit) + ">",
+           Phase::Both,
+           "",
+           "",
+           Role::Epilogue,
+           {}});
+    }
+  }
+
+  void addAttention(StageOp stage) {
+    int64_t dim = *configInt(stage, "head_dim"), vectors = vectorsOf(stage);
+    int64_t heads = vectors / rows + 2, record = recordFloats(dim);
+    add({names::kQkvIn.str(),
+         rows,
+         heads * dim,
+         bf16,
+         heads * dim * 2,
+         2,
+         1,
+         slotted(heads * dim * 2),
+         Phase::Attention,
+         "qkv_full",
+         "qkv_free",
+         Role::Poller,
+         {Role::Consumer}});
+    add({names::kQuery.str(),
+         static_cast<int64_t>(llvm::alignTo(vectors, 8)),
+         dim,
+         bf16,
+         2 * dim + 32,
+         1,
+         1,
+         slotted(2 * dim + 32),
+         Phase::Attention,
+         "",
+         "",
+         Role::Consumer,
+         {}});
+    add({names::kTail.str(),
+         2,
+         32 * dim,
+         bf16,
+         64 * dim,
+         1,
+         1,
+         slotted(64 * dim),
+         Phase::Attention,
+         "",
+         "",
+         Role::Consumer,
+         {}});
+    add({names::kProb.str(),
+         8,
+         128,
+         bf16,
+         256,
+         1,
+         1,
+         slotted(256),
+         Phase::Attention,
+         "",
+         "",
+         Role::Consumer,
+         {}});
+    add({names::kApart.str(),
+         vectors,
+         record,
+         f32,
+         4 * record,
+         2,
+         1,
+         slotted(4 * record),
+         Phase::Attention,
+         "apart_full",
+         "apart_free",
+         Role::Consumer,
+         {Role::Epilogue}});
+    int64_t words = mergeWords(dim, mergePartsOf(stage));
+    add({names::kMparts.str(),
+         32,
+         4 * words,
+         f32,
+         16 * words,
+         2,
+         1,
+         slotted(16 * words),
+         Phase::Attention,
+         "mparts_full",
+         "mparts_free",
+         Role::Poller,
+         {Role::Epilogue}});
+  }
+
+  void addTopK(StageOp stage) {
+    int64_t experts = *configInt(stage, "experts"), pairs = rows * *configInt(stage, "k");
+    int64_t active = std::min(pairs, experts);
+    add({names::kLogits.str(),
+         rows,
+         experts,
+         f32,
+         static_cast<int64_t>(llvm::alignTo(4 * experts, 16)),
+         1,
+         1,
+         "WordRows<$offset, $rows, $cols>",
+         Phase::Both,
+         "logits_full",
+         "",
+         Role::Poller,
+         {Role::Consumer}});
+    int64_t bytes = llvm::alignTo(4 * (2 + 2 * active + 3 * pairs), 16);
+    add({names::kRouting.str(),
+         1,
+         bytes / 4,
+         i32,
+         bytes,
+         1,
+         1,
+         slotted(bytes),
+         Phase::Both,
+         "routed",
+         "",
+         Role::Consumer,
+         {Role::Producer, Role::Poller, Role::Epilogue}});
+  }
+
+  /// The activations of an expert's rows pass through slots, so that a wide bucket needs no room
+  /// for all pairs; as many slots as 16 KB hold.
+  void addExpertDown(StageOp stage) {
+    int64_t k = *configInt(stage, "k"), topK = *configInt(stage, "top_k");
+    int64_t unit = sliceOf(stage).unit, stride = 2 * padded(k) + 32;
+    int64_t most = maxActive(kernel, *configInt(stage, "experts"), topK);
+    int64_t slots =
+        std::min(std::max<int64_t>(2, 16384 / (stride * rows)), std::max<int64_t>(2, most));
+    add({names::kAct.str(),
+         rows,
+         k,
+         bf16,
+         stride,
+         slots,
+         1,
+         slotted(stride),
+         Phase::Dense,
+         "act_full",
+         "act_free",
+         Role::Poller,
+         {Role::Consumer}});
+    add({names::kDown.str(),
+         rows * topK,
+         2 * unit,
+         bf16,
+         static_cast<int64_t>(llvm::alignTo(4 * unit, 16)),
+         1,
+         1,
+         "WordRows<$offset, $rows, " + std::to_string(unit) + ">",
+         Phase::Both,
+         "",
+         "",
+         Role::Epilogue,
+         {}});
+  }
+
+  KernelOp kernel;
+  int64_t rows;
+  Type bf16, f32, i32;
+  std::vector<Handoff> list;
+};
+} // namespace
+
+std::vector<Handoff> handoffsOf(KernelOp kernel) {
+  return Collector(kernel).collect();
+}
+
+} // namespace megalith::task

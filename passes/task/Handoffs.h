@@ -1,0 +1,69 @@
+//===- Handoffs.h - shared memory that roles of one SM hand each other ------===//
+//
+// Which buffers a kernel's stages need in shared memory, their shapes, and the edges that hand them
+// from role to role. One list serves task-select-protocol (which declares the edges),
+// task-plan-memory (the buffers) and task-lower-to-roles (which uses both by name).
+//
+//===----------------------------------------------------------------------===//
+#ifndef MEGALITH_PASSES_TASK_HANDOFFS_H
+#define MEGALITH_PASSES_TASK_HANDOFFS_H
+
+#include "ir/task/Task.h"
+
+#include <string>
+#include <vector>
+
+namespace megalith::task {
+
+/// When a buffer is in use. Attention and what follows it share bytes if memory is short.
+enum class Phase { Attention, Dense, Both };
+
+struct Handoff {
+  std::string name;
+  int64_t rows, cols; ///< elements of one slot
+  mlir::Type element;
+  int64_t rowBytes;     ///< stride
+  int64_t slots;        ///< wanted
+  int64_t minSlots = 1; ///< still works
+  std::string type;     ///< in emitted source: `type` of task.buffer
+  Phase phase = Phase::Both;
+  std::string full, free; ///< edges; empty: the buffer belongs to one role, or is filled once
+  Role from = Role::Poller;
+  std::vector<Role> to;
+
+  int64_t slotBytes() const { return rows * rowBytes; }
+};
+
+/// Names that the passes agree on.
+namespace names {
+inline constexpr llvm::StringLiteral kRing = "ring", kFull = "w_full", kFree = "w_free";
+inline constexpr llvm::StringLiteral kInput = "xs", kPart = "part", kQkvIn = "qkv_in",
+                                     kQuery = "q_rows", kTail = "tail", kProb = "prob",
+                                     kApart = "apart", kMparts = "mparts", kLogits = "logits_rows",
+                                     kRouting = "routing", kAct = "act_rows", kDown = "down_rows";
+/// Edges that order attention's last use of bytes before their first use as something else.
+inline constexpr llvm::StringLiteral kAttentionDone = "attention_done", kMergeDone = "merge_done";
+} // namespace names
+
+/// Every buffer of the kernel, in the order in which they are laid out.
+std::vector<Handoff> handoffsOf(KernelOp kernel);
+
+/// Name of the buffer in which the epilogue of `stage` (a residual linear or an expert_down that
+/// keeps no other's slice) has its slice of the residual.
+std::string keptName(StageOp stage);
+
+/// Merge tiles of one query head: more spread the reading over more SMs (codegen/device/merge.cuh).
+int64_t mergePartsOf(StageOp attention);
+
+/// Query vectors of an attention tile, fp32 values of their records, epoch words a merge tile
+/// gathers of one split.
+int64_t vectorsOf(StageOp attention);
+int64_t recordFloats(int64_t headDim);
+int64_t mergeWords(int64_t headDim, int64_t parts);
+
+/// Most active experts of a step, given the rows bucket.
+int64_t maxActive(KernelOp kernel, int64_t experts, int64_t topK);
+
+} // namespace megalith::task
+
+#endif // MEGALITH_PASSES_TASK_HANDOFFS_H

@@ -1,0 +1,203 @@
+// Attention tiles and the merge of their partial results (codegen/device/attention.md).
+#include "passes/task/Handoffs.h"
+#include "passes/task/Lowering.h"
+
+#include "llvm/Support/Format.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+
+namespace megalith::task {
+
+/// Positions that a sequence can have, where the config does not say: bounds the loops.
+static constexpr int64_t kMaxPositions = 131072;
+/// Most splits of a sequence (docs/kernel-contract.md section 6).
+static constexpr int64_t kMaxSplits = 32;
+static constexpr int64_t kUnitPositions = 16;
+
+// The stage's config struct, its loops' bounds and its index functions.
+void KernelLowering::declareAttention(StageOp stage) {
+  int64_t rows = kernel.getRows(), sms = kernel.getSms(), dim = *configInt(stage, "head_dim");
+  int64_t kvHeads = *configInt(stage, "kv_heads"), qHeads = *configInt(stage, "q_heads");
+  auto buffer = [&](StringRef key) {
+    FlatSymbolRefAttr symbol = configSymbol(stage, key);
+    return symbol ? symbol.getValue() : StringRef("-1");
+  };
+  StringRef pages;
+  for (auto access : stage.getReads().getAsRange<AccessAttr>())
+    if (kernel.lookup<BufferOp>(access.getBuffer()))
+      pages = access.getBuffer().getValue();
+  bool hasNorm = configString(stage, "qk_norm") == "head";
+  StringRef norm = !hasNorm ? "none" : configSymbol(stage, "q_gain") ? "weighted" : "plain";
+  bool hasRope = configFloat(stage, "rope_theta").has_value();
+  int64_t ropeDim = configInt(stage, "rope_dim").value_or(hasRope ? dim : 0);
+  std::string base;
+  llvm::raw_string_ostream(base) << "Attention<Config, " << llvm::divideCeil(sms, rows) << ", "
+                                 << qHeads << ", " << kvHeads << ", " << dim << ", " << ropeDim
+                                 << ", " << mergePartsOf(stage) << ", QkNorm::" << norm << ", "
+                                 << llvm::format("%.8ef", configFloat(stage, "eps").value_or(0))
+                                 << ", "
+                                 << llvm::format("%.8ef", configFloat(stage, "scale").value_or(1))
+                                 << ", " << pages << ", " << (ropeDim ? buffer("inv_freq") : "-1")
+                                 << ", " << buffer("q_gain") << ", " << buffer("k_gain") << ">";
+  set(stage, "base", base);
+  setSymbol(stage, "QkvIn", names::kQkvIn);
+  setSymbol(stage, "Query", names::kQuery);
+  setSymbol(stage, "Tail", names::kTail);
+  setSymbol(stage, "Prob", names::kProb);
+  setSymbol(stage, "Apart", names::kApart);
+  setSymbol(stage, "Mparts", names::kMparts);
+
+  int64_t tiles = rows * llvm::divideCeil(kMaxSplits * kvHeads, sms);
+  int64_t positions = configInt(stage, "max_positions").value_or(kMaxPositions);
+  int64_t units = llvm::divideCeil(llvm::divideCeil(positions, kUnitPositions), kMaxSplits);
+  declareSymbol(
+      "attention_tiles", tiles,
+      ("AttentionTiles<" + stage.getSymName() + ">(*cta.args.step, cta.sm).count()").str(),
+      /*perSm=*/true);
+  declareSymbol("full_units", units, "tile.full_units", /*perSm=*/true);
+  declareTable("attention_tile", rows * kMaxSplits * kvHeads, Axiom::Partition, "tile");
+  declareTable("kv_unit", rows * kMaxSplits * kvHeads * units, Axiom::Injective,
+               "unit of a tile, below start");
+  declareTable("kv_new", rows * kMaxSplits * kvHeads, Axiom::Injective,
+               "units of a tile with new positions");
+}
+
+LogicalResult KernelLowering::lowerAttention(StageOp stage) {
+  AccessAttr projections, pages;
+  for (auto access : stage.getReads().getAsRange<AccessAttr>())
+    (exchange(access.getBuffer().getValue()) ? projections : pages) = access;
+  AccessAttr partials;
+  for (auto access : stage.getWrites().getAsRange<AccessAttr>())
+    if (exchange(access.getBuffer().getValue()))
+      partials = access;
+  if (!projections || !pages || !partials)
+    return stage.emitOpError() << "expected to read an exchange of projections and KV pages, and "
+                                  "to write an exchange of partial results";
+  declareAttention(stage);
+  std::string name = stage.getSymName().str(), list = "AttentionTiles<" + name + ">";
+  int64_t units = kernel.lookup<SymbolOp>(ref("full_units")).getMax();
+  StringRef pool = pages.getBuffer().getValue(), qkv = projections.getBuffer().getValue();
+  AffineExpr unitBytes = c(2 * kUnitPositions * *configInt(stage, "head_dim"));
+  auto tiles = [&](Steps &steps, function_ref<void()> body) {
+    steps.loop("tile", "attention_tiles", body, list);
+  };
+
+  Steps producer(stage, Role::Producer);
+  tiles(producer, [&] {
+    producer.loop("i", "full_units", [&] {
+      producer.acquire(names::kFree);
+      producer.copy("copy_unit<" + name + ", " + names::kRing + ", " + names::kFull + ">",
+                    {"tile", "i"},
+                    rectangle(pool, {d(1) * units + d(2), c(0), c(0)}, 1, {unitBytes}, "kv_unit"));
+    });
+  });
+
+  Steps poller(stage, Role::Poller);
+  std::string words = (qkv + "_words").str();
+  std::string edge = projections.getSet() == Set::Previous ? "Previous<" + words + ">" : words;
+  tiles(poller, [&] {
+    poller.acquire("qkv_free", "const int slot");
+    poller.poll("poll_qkv_tile<" + name + ", " + edge + ">", {"tile", "slot"}, words, projections,
+                whole(names::kQkvIn));
+    poller.signal("qkv_full");
+  });
+
+  Steps consumer(stage, Role::Consumer);
+  AccessAttr in = whole(names::kQkvIn), query = whole(names::kQuery), tail = whole(names::kTail),
+             prob = whole(names::kProb);
+  AccessAttr newUnit = rectangle(pool, {d(1), c(0), c(0)}, 1, {unitBytes}, "kv_new");
+  consumer.local("constants", "const auto", "attention_constants<" + name + ">(cta)");
+  consumer.local("state", "AttentionState<" + name + ">");
+  tiles(consumer, [&] {
+    consumer.wait("qkv_full", "const int words");
+    consumer.compute("attention_begin<" + name + ">", {"tile", "words", "constants", "state"}, {in},
+                     {query});
+    consumer.compute("attention_tail<" + name + ">", {"tile", "words", "constants"}, {in, newUnit},
+                     {tail});
+    consumer.release("qkv_free");
+    consumer.loop("i", "full_units", [&] {
+      consumer.wait(names::kFull, "const int slot");
+      consumer.compute("attention_unit<" + name + ", " + names::kRing + ">",
+                       {"tile", "slot", "i", "state"}, {query}, {prob}, {}, /*readsRing=*/true);
+      consumer.release(names::kFree);
+    });
+    consumer.compute("attention_tail_units<" + name + ">", {"tile", "state"}, {query, tail},
+                     {prob});
+    consumer.acquire("apart_free", "const int place");
+    consumer.compute("attention_finish<" + name + ">", {"tile", "place", "state"}, {},
+                     {whole(names::kApart)});
+    consumer.signal("apart_full");
+    consumer.launchWait(); // as late as can be; costs nothing when repeated
+    consumer.compute("attention_append<" + name + ">", {"tile"}, {tail}, {newUnit});
+  });
+  if (isAliased())
+    consumer.signal(names::kAttentionDone);
+
+  Steps epilogue(stage, Role::Epilogue);
+  requireLaunchWait(stage, Role::Epilogue, epilogue);
+  StringRef out = partials.getBuffer().getValue();
+  tiles(epilogue, [&] {
+    epilogue.wait("apart_full", "const int place");
+    epilogue.compute("publish_partials<" + name + ", " + out + "_words>", {"tile", "place"},
+                     {whole(names::kApart)},
+                     {rectangle(out, {d(1), c(0), c(0)}, vectorsOf(stage),
+                                {c(exchange(out).cols())}, "attention_tile")});
+    epilogue.release("apart_free");
+  });
+  return success();
+}
+
+LogicalResult KernelLowering::lowerMerge(StageOp stage) {
+  auto read = cast<AccessAttr>(stage.getReads()[0]);
+  auto write = cast<AccessAttr>(stage.getWrites()[0]);
+  StageOp attention;
+  for (auto other : kernel.getOps<StageOp>())
+    for (auto access : other.getWrites().getAsRange<AccessAttr>())
+      if (other.getKind() == StageKind::Attention && access.getBuffer() == read.getBuffer())
+        attention = other;
+  if (!attention || !exchange(write.getBuffer().getValue()))
+    return stage.emitOpError() << "expected to read the partial results of an attention stage and "
+                                  "to write an exchange";
+  std::string config = attention.getSymName().str(), list = "MergeTiles<" + config + ">";
+  StringRef partials = read.getBuffer().getValue(), out = write.getBuffer().getValue();
+  int64_t heads = *configInt(stage, "q_heads"), dim = *configInt(stage, "head_dim");
+  int64_t parts = mergePartsOf(attention), width = dim / parts;
+  int64_t total = kernel.getRows() * heads * parts, sms = kernel.getSms();
+  SmallVector<AffineExpr> trips = {(c(total + sms - 1) - d(0)).floorDiv(sms)};
+  if (total % sms == 0)
+    trips = {c(total / sms)};
+
+  Steps poller(stage, Role::Poller);
+  poller.loop(
+      "piece", trips,
+      [&] {
+        poller.acquire("mparts_free", "const int slot");
+        poller.poll("poll_partials<" + config + ", " + partials + "_words>", {"piece", "slot"},
+                    (partials + "_words").str(),
+                    rectangle(partials, {d(1), c(0), c(0)}, kMaxSplits,
+                              {c(exchange(partials).cols())}, "attention_tile"),
+                    whole(names::kMparts));
+        poller.signal("mparts_full");
+      },
+      list);
+
+  Steps epilogue(stage, Role::Epilogue);
+  requireLaunchWait(stage, Role::Epilogue, epilogue);
+  AffineExpr tile = d(1) * sms + d(0);
+  AffineExpr row = tile.floorDiv(heads * parts), column = (tile % (heads * parts)) * width;
+  epilogue.loop(
+      "piece", trips,
+      [&] {
+        epilogue.wait("mparts_full", "const int slot");
+        epilogue.compute("merge_splits<" + config + ", " + out + "_words>", {"piece", "slot"},
+                         {whole(names::kMparts)}, {rectangle(out, {row, column}, 1, {c(width)})});
+        epilogue.release("mparts_free");
+      },
+      list);
+  if (isAliased())
+    epilogue.signal(names::kMergeDone);
+  return success();
+}
+
+} // namespace megalith::task

@@ -1,0 +1,370 @@
+// Stages that stream weights: linear layers and the experts' two projections.
+#include "passes/task/Handoffs.h"
+#include "passes/task/Lowering.h"
+
+#include "llvm/Support/Format.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+
+namespace megalith::task {
+
+static std::string wordsEdge(AccessAttr access) {
+  std::string edge = (access.getBuffer().getValue() + "_words").str();
+  return access.getSet() == Set::Previous ? "Previous<" + edge + ">" : edge;
+}
+
+static std::string floatText(double value) {
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::format("%.8e", value) << 'f';
+  return text;
+}
+
+//===----------------------------------------------------------------------===//
+// M-tiles
+//===----------------------------------------------------------------------===//
+
+// M-tiles of the SM's slice: fewer on the last SMs unless the slices are all equal.
+SmallVector<AffineExpr> KernelLowering::tileTrips(StageOp stage) {
+  Slice slice = sliceOf(stage);
+  AffineExpr most = c(llvm::divideCeil(slice.unit, 8));
+  if (slice.unit * smsOf(stage) == slice.strips)
+    return {most};
+  return {most, (c(slice.strips + 7) - d(0) * slice.unit).floorDiv(8)};
+}
+
+/// Columns that m-tile d(`loop`) of the slice makes, `perStrip` of each strip and `outputs` in all.
+AccessAttr KernelLowering::tileWrite(StageOp stage, unsigned loop, int64_t perStrip,
+                                     int64_t outputs) {
+  Slice slice = sliceOf(stage);
+  auto write = cast<AccessAttr>(stage.getWrites()[0]);
+  int64_t width = 8 * perStrip, unit = perStrip * slice.unit;
+  AffineExpr tile = d(loop) * width;
+  SmallVector<AffineExpr> cols = {c(std::min(width, unit))};
+  if (slice.unit > 8 && slice.unit % 8)
+    cols.push_back(c(unit) - tile);
+  if (slice.unit * perStrip * smsOf(stage) != outputs)
+    cols.push_back(c(outputs) - d(0) * unit - tile);
+  SmallVector<AffineExpr> at = {c(0), d(0) * unit + tile};
+  int64_t rows = write.getRows();
+  StringRef table;
+  if (stage.getKind() == StageKind::ExpertUp) {
+    at.insert(at.begin(), d(loop - 1));
+    rows = kernel.getRows();
+    table = "expert_id";
+  }
+  return rectangle(write.getBuffer().getValue(), at, rows, cols, table);
+}
+
+void KernelLowering::stream(StageOp stage, Steps &steps, bool isExpert) {
+  Slice slice = sliceOf(stage);
+  steps.loop("m", tileTrips(stage), [&] {
+    steps.loop("b", {c(slice.blocks)}, [&] {
+      unsigned m = steps.depth() - 1;
+      SmallVector<AffineExpr> at = {d(0) * slice.unit + d(m) * 8, d(m + 1)};
+      SmallVector<StringRef> args = {"m", "b"};
+      if (isExpert) {
+        at.insert(at.begin(), d(m - 1));
+        args.push_back("expert.id");
+      }
+      steps.acquire(names::kFree);
+      steps.copy("copy_piece<" + names::kFull + ", " + names::kRing + ", " + stage.getSymName() +
+                     ">",
+                 args,
+                 rectangle(weightsOf(stage).getSymName(), at, slice.top(), {c(1)},
+                           isExpert ? "expert_id" : ""));
+    });
+  });
+}
+
+void KernelLowering::multiply(StageOp stage, Steps &steps, AccessAttr rows) {
+  Slice slice = sliceOf(stage);
+  steps.loop("m", tileTrips(stage), [&] {
+    steps.local("sum", "Fragment", "{}");
+    steps.loop("b", {c(slice.blocks)}, [&] {
+      steps.wait(names::kFull, "const int slot");
+      steps.compute("gemv_block<" + stage.getSymName() + ", " + names::kRing + ">",
+                    {"sum", "slot", "m", "b", "column"}, {rows}, {}, {}, /*readsRing=*/true);
+      steps.release(names::kFree);
+    });
+    steps.acquire("p_free", "const int place");
+    steps.compute("store_part<" + names::kPart + ">", {"place", "sum"}, {}, {whole(names::kPart)});
+    steps.signal("p_full");
+  });
+}
+
+void KernelLowering::finishTiles(StageOp stage, Steps &steps, function_ref<void()> epilogue) {
+  steps.loop("m", tileTrips(stage), [&] {
+    steps.wait("p_full", "const int place");
+    steps.compute("sum_chunks<" + names::kPart + ">", {"place"}, {whole(names::kPart)}, {},
+                  "const Fragment sum");
+    steps.release("p_free");
+    epilogue();
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Activation rows
+//===----------------------------------------------------------------------===//
+
+static AccessAttr rowsOf(StageOp stage, AccessAttr buffer) {
+  MLIRContext *context = stage.getContext();
+  return AccessAttr::get(
+      context, buffer.getBuffer(), buffer.getAt(), buffer.getRows(),
+      affineMapAttr({getAffineConstantExpr(*configInt(stage, "k"), context)}, context), {},
+      Set::Current);
+}
+
+// The poller brings x to shared memory: words of an exchange, or an immutable matrix.
+void KernelLowering::loadRows(StageOp stage) {
+  AccessAttr input = inputOf(stage);
+  Steps steps(stage, Role::Poller);
+  requireAttentionDone(steps);
+  steps.acquire("x_free");
+  StringRef source = input.getBuffer().getValue();
+  std::string rows = (stage.getSymName() + "::In").str();
+  AccessAttr target = rowsOf(stage, whole(names::kInput));
+  if (exchange(source))
+    steps.poll("poll_rows<" + wordsEdge(input) + ", " + rows + ">", {}, (source + "_words").str(),
+               input, target);
+  else
+    steps.compute("read_rows<" + rows + ", " + source + ">", {}, {input}, {target});
+  steps.signal("x_full");
+}
+
+// The consumers norm the rows in place.
+void KernelLowering::normRows(StageOp stage, Steps &steps) {
+  StringRef norm = configString(stage, "norm");
+  if (norm.empty() || norm == "none")
+    return;
+  FlatSymbolRefAttr gain = configSymbol(stage, "gain");
+  set(stage, "Norm",
+      "RmsNorm<In, " + (gain ? gain.getValue() : StringRef("kWeightless")) + ", " +
+          floatText(configFloat(stage, "eps").value_or(1e-6)) + ">");
+  AccessAttr rows = rowsOf(stage, whole(names::kInput));
+  SmallVector<AccessAttr> reads = {rows};
+  if (gain)
+    reads.push_back(whole(gain.getValue()));
+  steps.compute("rms_norm<" + stage.getSymName() + "::Norm>", {}, reads, {rows});
+}
+
+void KernelLowering::releaseRows(StageOp stage, Steps &steps) {
+  if (lastSharer(loaderOf(stage)) == stage)
+    steps.release("x_free");
+}
+
+//===----------------------------------------------------------------------===//
+// Linear
+//===----------------------------------------------------------------------===//
+
+// The epilogue brings the residual's slice to where its sums are added.
+void KernelLowering::fetchResidual(StageOp stage, Steps &steps) {
+  AccessAttr residual = residualOf(stage);
+  if (!residual || stage->hasAttr(kKept))
+    return;
+  if (residual.getSet() == Set::Current)
+    requireLaunchWait(stage, Role::Epilogue, steps);
+  std::string kept = keptName(stage);
+  int64_t width = 2 * sliceOf(stage).unit, n = *configInt(stage, "n");
+  SmallVector<AffineExpr> cols = {c(width)};
+  if (width * smsOf(stage) != n)
+    cols.push_back(c(n) - d(0) * width);
+  StringRef name = residual.getBuffer().getValue();
+  AccessAttr read =
+      rectangle(name, {c(0), d(0) * width}, residual.getRows(), cols, {}, residual.getSet());
+  steps.poll("fetch_slice<" + stage.getSymName() + ", " + wordsEdge(residual) + ", " + kept + ">",
+             {}, (name + "_words").str(), read, whole(kept));
+}
+
+LogicalResult KernelLowering::publishTile(StageOp stage, Steps &steps) {
+  auto write = cast<AccessAttr>(stage.getWrites()[0]);
+  StringRef target = write.getBuffer().getValue(), name = stage.getSymName();
+  AccessAttr tile = tileWrite(stage, steps.depth(), 2, *configInt(stage, "n"));
+  if (ExchangeOp words = exchange(target)) {
+    std::string edge = (target + "_words").str();
+    if (residualOf(stage)) {
+      std::string kept = keptName(stage);
+      steps.compute("epilogue_residual<" + name + ", " + edge + ", " + kept + ">", {"m", "sum"},
+                    {whole(kept)}, {tile, whole(kept)});
+    } else if (words.getWord() == WordKind::Epoch) {
+      return stage.emitOpError() << "writes epoch words of @" << target
+                                 << ", which linear stages cannot: a set of its words must not "
+                                    "exceed 64 KB";
+    } else {
+      StringRef callee = words.getElement().isF32() ? "epilogue_logits<" : "epilogue_words<";
+      steps.compute(callee + name + ", " + edge + ">", {"m", "sum"}, {}, {tile});
+    }
+    return success();
+  }
+  auto buffer = kernel.lookup<BufferOp>(write.getBuffer());
+  if (residualOf(stage) || !buffer || buffer.getMutability() != Mutability::Written)
+    return stage.emitOpError() << "expected a linear stage to write an exchange or, without a "
+                                  "residual, a written buffer, but it writes @"
+                               << target;
+  StringRef callee = buffer.getElement().isF32() ? "epilogue_head<" : "epilogue_store_bf16<";
+  steps.compute(callee + name + ", " + target + ">", {"m", "sum"}, {}, {tile});
+  return success();
+}
+
+static std::string linearBase(StageOp stage) {
+  std::string base;
+  llvm::raw_string_ostream(base) << "Linear<" << weightsOf(stage).getSymName() << ", "
+                                 << *configInt(stage, "n") << ", " << *configInt(stage, "k") << ", "
+                                 << *configInt(stage, "unit") << ">";
+  return base;
+}
+
+static std::string inputType(StageOp stage) {
+  return (names::kInput + "::kOffset, Config::kRows, " + Twine(*configInt(stage, "k"))).str();
+}
+
+LogicalResult KernelLowering::lowerLinear(StageOp stage) {
+  set(stage, "base", linearBase(stage));
+  set(stage, "In", "Rows<" + inputType(stage) + ">");
+  AccessAttr rows = rowsOf(stage, whole(names::kInput));
+
+  Steps producer(stage, Role::Producer);
+  stream(stage, producer, /*isExpert=*/false);
+
+  if (inputOf(stage))
+    loadRows(stage);
+
+  Steps consumer(stage, Role::Consumer);
+  if (inputOf(stage)) {
+    consumer.wait("x_full");
+    normRows(stage, consumer);
+  }
+  std::string name = stage.getSymName().str();
+  consumer.local("column", "const Column", "dense_column<" + name + ", " + name + "::In>(cta)");
+  multiply(stage, consumer, rows);
+  releaseRows(stage, consumer);
+
+  Steps epilogue(stage, Role::Epilogue);
+  fetchResidual(stage, epilogue);
+  requireLaunchWait(stage, Role::Epilogue, epilogue);
+  LogicalResult published = success();
+  finishTiles(stage, epilogue, [&] { published = publishTile(stage, epilogue); });
+  return published;
+}
+
+//===----------------------------------------------------------------------===//
+// Experts
+//===----------------------------------------------------------------------===//
+
+// The loop over active experts, in every role the same: `expert` is its id and pairs.
+void KernelLowering::forExperts(StageOp stage, Steps &steps, function_ref<void()> body) {
+  steps.loop("e", "active", [&] {
+    steps.compute("active_expert<" + topK().getSymName() + ">", {"e"}, {whole(names::kRouting)}, {},
+                  "const ActiveExpert expert");
+    body();
+  });
+}
+
+LogicalResult KernelLowering::lowerExpertUp(StageOp stage) {
+  declareActive(stage);
+  set(stage, "base", linearBase(stage));
+  set(stage, "In", "Rows<" + inputType(stage) + ">");
+  AccessAttr rows = rowsOf(stage, whole(names::kInput));
+  std::string name = stage.getSymName().str();
+  std::string perRow = std::to_string(*configInt(stage, "top_k"));
+
+  Steps producer(stage, Role::Producer);
+  requireRouting(Role::Producer, producer);
+  forExperts(stage, producer, [&] { stream(stage, producer, /*isExpert=*/true); });
+
+  if (inputOf(stage))
+    loadRows(stage);
+
+  Steps consumer(stage, Role::Consumer);
+  if (inputOf(stage)) {
+    consumer.wait("x_full");
+    normRows(stage, consumer);
+  }
+  requireRouting(Role::Consumer, consumer);
+  forExperts(stage, consumer, [&] {
+    consumer.compute("gathered_column<" + name + ", " + name + "::In, " + perRow + ">",
+                     {"expert.pairs", "expert.count"}, {whole(names::kRouting)}, {},
+                     "const Column column");
+    multiply(stage, consumer, rows);
+  });
+  releaseRows(stage, consumer);
+
+  Steps epilogue(stage, Role::Epilogue);
+  requireLaunchWait(stage, Role::Epilogue, epilogue);
+  requireRouting(Role::Epilogue, epilogue);
+  auto write = cast<AccessAttr>(stage.getWrites()[0]);
+  forExperts(stage, epilogue, [&] {
+    finishTiles(stage, epilogue, [&] {
+      epilogue.compute("epilogue_glu<" + name + ", " + write.getBuffer().getValue() + "_words>",
+                       {"m", "sum", "expert.pairs", "expert.count"}, {whole(names::kRouting)},
+                       {tileWrite(stage, epilogue.depth(), 1, *configInt(stage, "n") / 2)});
+    });
+  });
+  return success();
+}
+
+LogicalResult KernelLowering::lowerExpertDown(StageOp stage) {
+  declareActive(stage);
+  set(stage, "base", linearBase(stage));
+  std::string name = stage.getSymName().str();
+  AccessAttr input = inputOf(stage), acts = whole(names::kAct);
+  if (!input || !exchange(input.getBuffer().getValue()))
+    return stage.emitOpError() << "expected to read the experts' activations from an exchange";
+
+  Steps producer(stage, Role::Producer);
+  requireRouting(Role::Producer, producer);
+  forExperts(stage, producer, [&] { stream(stage, producer, /*isExpert=*/true); });
+
+  Steps poller(stage, Role::Poller);
+  requireAttentionDone(poller);
+  requireRouting(Role::Poller, poller);
+  std::string words = (input.getBuffer().getValue() + "_words").str();
+  forExperts(stage, poller, [&] {
+    poller.acquire("act_free", "const int slot");
+    poller.poll("poll_expert<" + words + ", " + names::kAct + ">",
+                {"slot", "expert.pairs", "expert.count"}, words,
+                rectangle(input.getBuffer().getValue(), {d(1), c(0), c(0)}, kernel.getRows(),
+                          {c(*configInt(stage, "k"))}, "expert_id"),
+                acts);
+    poller.signal("act_full");
+  });
+
+  Steps consumer(stage, Role::Consumer);
+  forExperts(stage, consumer, [&] {
+    consumer.wait("act_full", "const int acts");
+    consumer.local("column", "const Column",
+                   "slot_column<" + name + ", " + names::kAct.str() + ">(cta, acts, expert.count)");
+    multiply(stage, consumer, acts);
+    consumer.release("act_free");
+  });
+
+  Steps epilogue(stage, Role::Epilogue);
+  fetchResidual(stage, epilogue);
+  requireLaunchWait(stage, Role::Epilogue, epilogue);
+  AccessAttr down = whole(names::kDown);
+  // A row without experts has no sums, but combine may not find poison.
+  epilogue.compute("clear_words<" + names::kDown + ">", {}, {}, {down});
+  requireRouting(Role::Epilogue, epilogue);
+  forExperts(stage, epilogue, [&] {
+    finishTiles(stage, epilogue, [&] {
+      epilogue.compute("epilogue_down<" + name + ", " + names::kDown + ">",
+                       {"m", "sum", "expert.pairs", "expert.count"}, {whole(names::kRouting)},
+                       {down});
+    });
+  });
+  auto write = cast<AccessAttr>(stage.getWrites()[0]);
+  StringRef target = write.getBuffer().getValue();
+  std::string kept = keptName(stage);
+  int64_t width = 2 * sliceOf(stage).unit, n = *configInt(stage, "n");
+  SmallVector<AffineExpr> cols = {c(width)};
+  if (width * smsOf(stage) != n)
+    cols.push_back(c(n) - d(0) * width);
+  epilogue.compute("combine<" + name + ", " + target + "_words, " + kept + ", " + names::kDown +
+                       ", " + Twine(*configInt(stage, "top_k")) + ">",
+                   {("routing_table<" + topK().getSymName() + ">(cta)->weight").str()},
+                   {down, whole(kept), whole(names::kRouting)},
+                   {rectangle(target, {c(0), d(0) * width}, write.getRows(), cols)});
+  return success();
+}
+
+} // namespace megalith::task

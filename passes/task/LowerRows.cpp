@@ -1,0 +1,87 @@
+// Stages that stream nothing: the embedding's rows and the routing.
+#include "passes/task/Handoffs.h"
+#include "passes/task/Lowering.h"
+
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+
+namespace megalith::task {
+
+// The epilogue publishes this SM's share of the rows, in whole 32-byte sectors.
+LogicalResult KernelLowering::lowerEmbed(StageOp stage) {
+  auto read = cast<AccessAttr>(stage.getReads()[0]);
+  auto write = cast<AccessAttr>(stage.getWrites()[0]);
+  StringRef table = read.getBuffer().getValue(), out = write.getBuffer().getValue();
+  int64_t hidden = *configInt(stage, "hidden"), sms = kernel.getSms();
+  if (!exchange(out))
+    return stage.emitOpError() << "expected to write an exchange";
+  set(stage, "base", "Embedding<" + table + ", " + Twine(hidden) + ">");
+  stage.removeSmsAttr(); // the share is that of all SMs
+  int64_t share = 2 * llvm::alignTo(llvm::divideCeil(hidden / 2, sms), 8);
+  SmallVector<AffineExpr> cols = {c(share)};
+  if (share * sms != hidden)
+    cols.push_back(c(hidden) - d(0) * share);
+  Steps epilogue(stage, Role::Epilogue);
+  requireLaunchWait(stage, Role::Epilogue, epilogue);
+  epilogue.compute("publish_embedding<" + stage.getSymName() + ", " + out + "_words>", {},
+                   {whole(table)}, {rectangle(out, {c(0), d(0) * share}, write.getRows(), cols)});
+  return success();
+}
+
+static StringRef expertWeights(StageOp stage) {
+  auto renormalize = stage.getConfig().getAs<BoolAttr>("renormalize");
+  bool isRenormalised = renormalize && renormalize.getValue();
+  StringRef score = configString(stage, "score");
+  if (score == "softmax_selected" || (score == "softmax" && isRenormalised))
+    return "softmax_renormalised"; // the sum over all experts cancels
+  if (score == "softmax")
+    return "softmax";
+  if (score == "sigmoid")
+    return isRenormalised ? "sigmoid_renormalised" : "sigmoid";
+  return {};
+}
+
+LogicalResult KernelLowering::lowerTopK(StageOp stage) {
+  auto logits = cast<AccessAttr>(stage.getReads()[0]);
+  StringRef source = logits.getBuffer().getValue(), name = stage.getSymName();
+  StringRef weights = expertWeights(stage);
+  if (weights.empty())
+    return stage.emitOpError() << "expected score 'softmax', 'softmax_selected' or 'sigmoid', but "
+                                  "got '"
+                               << configString(stage, "score") << "'";
+  if (!exchange(source))
+    return stage.emitOpError() << "expected to read the logits from an exchange";
+  auto buffer = [&](StringRef key) {
+    FlatSymbolRefAttr symbol = configSymbol(stage, key);
+    return symbol ? symbol.getValue() : StringRef("-1");
+  };
+  std::string base;
+  llvm::raw_string_ostream(base) << "TopK<Config, " << *configInt(stage, "experts") << ", "
+                                 << *configInt(stage, "k") << ", ExpertWeights::" << weights
+                                 << ", 1.0f, " << buffer("bias") << ", " << buffer("routing_in")
+                                 << ", " << buffer("routing_out") << ", 0>";
+  set(stage, "base", base);
+  setSymbol(stage, "Logits", names::kLogits);
+  setSymbol(stage, "Routing", names::kRouting);
+
+  Steps poller(stage, Role::Poller);
+  poller.poll("poll_rows<" + source + "_words, " + names::kLogits + ">", {},
+              (source + "_words").str(), logits, whole(names::kLogits));
+  poller.signal("logits_full");
+
+  Steps consumer(stage, Role::Consumer);
+  AccessAttr routing = whole(names::kRouting);
+  consumer.wait("logits_full");
+  SmallVector<AccessAttr> written = {routing};
+  if (FlatSymbolRefAttr out = configSymbol(stage, "routing_out")) {
+    requireLaunchWait(stage, Role::Consumer, consumer);
+    written.push_back(whole(out.getValue()));
+  }
+  consumer.compute("select_experts<" + name + ">", {}, {whole(names::kLogits)}, written);
+  consumer.compute("group_experts<" + name + ">", {}, {routing}, {routing});
+  consumer.signal("routed");
+  return success();
+}
+
+} // namespace megalith::task

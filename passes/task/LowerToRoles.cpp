@@ -1,0 +1,249 @@
+//===- LowerToRoles.cpp - a planned kernel's stages become role regions -----===//
+#include "passes/Passes.h"
+#include "passes/task/Declare.h"
+#include "passes/task/Handoffs.h"
+#include "passes/task/Lowering.h"
+
+namespace megalith {
+#define GEN_PASS_DEF_LOWERTOROLES
+#include "passes/Passes.h.inc"
+} // namespace megalith
+
+using namespace mlir;
+using namespace megalith;
+using namespace megalith::task;
+
+namespace {
+struct LowerToRoles : megalith::impl::LowerToRolesBase<LowerToRoles> {
+  void runOnOperation() override {
+    if (failed(checkStages(getOperation())) || failed(KernelLowering(getOperation()).run()))
+      signalPassFailure();
+  }
+};
+} // namespace
+
+LogicalResult KernelLowering::run() {
+  if (failed(checkPlanned()))
+    return failure();
+  widen();
+  placePrologue();
+  for (auto stage : kernel.getOps<StageOp>()) {
+    if (stage == prologueStage && prologueFirst) {
+      Steps steps(stage, Role::Poller);
+      prologue(steps);
+    }
+    LogicalResult lowered = success();
+    switch (stage.getKind()) {
+    case StageKind::Embed:
+      lowered = lowerEmbed(stage);
+      break;
+    case StageKind::Linear:
+      lowered = lowerLinear(stage);
+      break;
+    case StageKind::Attention:
+      lowered = lowerAttention(stage);
+      break;
+    case StageKind::Merge:
+      lowered = lowerMerge(stage);
+      break;
+    case StageKind::TopK:
+      lowered = lowerTopK(stage);
+      break;
+    case StageKind::ExpertUp:
+      lowered = lowerExpertUp(stage);
+      break;
+    case StageKind::ExpertDown:
+      lowered = lowerExpertDown(stage);
+      break;
+    }
+    if (failed(lowered))
+      return failure();
+    if (stage == prologueStage && !prologueFirst) {
+      Steps steps(stage, Role::Poller);
+      prologue(steps);
+    }
+  }
+  return success();
+}
+
+LogicalResult KernelLowering::checkPlanned() {
+  if (kernel.isAtRoleLevel())
+    return kernel.emitOpError() << "expected stages without role regions, but it is at role level";
+  for (auto value : kernel.getOps<BufferOp>())
+    if (value.getMutability() == Mutability::Value)
+      return value.emitOpError() << "expected exchanges in place of values: run "
+                                    "task-materialize-exchanges first";
+  if (!kernel.getSmemBytes())
+    return kernel.emitOpError() << "expected planned memory: run task-plan-memory first";
+  for (const Handoff &handoff : handoffsOf(kernel))
+    if (!kernel.lookup<BufferOp>(ref(handoff.name)))
+      return kernel.emitOpError() << "expected memory planning to have declared @" << handoff.name;
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Who takes part
+//===----------------------------------------------------------------------===//
+
+StageOp KernelLowering::loaderOf(StageOp stage) {
+  if (auto shared = configSymbol(stage, "shares_input"))
+    return loaderOf(kernel.lookup<StageOp>(shared));
+  return stage;
+}
+
+StageOp KernelLowering::lastSharer(StageOp loader) {
+  StageOp last = loader;
+  for (auto stage : kernel.getOps<StageOp>())
+    if (isGemv(stage) && loaderOf(stage) == loader)
+      last = stage;
+  return last;
+}
+
+StageOp KernelLowering::topK() {
+  for (auto stage : kernel.getOps<StageOp>())
+    if (stage.getKind() == StageKind::TopK)
+      return stage;
+  return {};
+}
+
+// Stages that share rows run on the same SMs: rows must be loaded wherever one of them needs them
+// and freed wherever they were loaded. SMs without a slice run loops of no iterations.
+void KernelLowering::widen() {
+  for (auto loader : kernel.getOps<StageOp>()) {
+    if (!isGemv(loader) || loaderOf(loader) != loader)
+      continue;
+    int64_t sms = smsOf(loader);
+    for (auto stage : kernel.getOps<StageOp>())
+      if (isGemv(stage) && loaderOf(stage) == loader)
+        sms = std::max(sms, smsOf(stage));
+    for (auto stage : kernel.getOps<StageOp>())
+      if (isGemv(stage) && loaderOf(stage) == loader)
+        stage.setSms(sms);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Order rules
+//===----------------------------------------------------------------------===//
+
+bool KernelLowering::pollsCurrent(StageOp stage) {
+  for (auto access : stage.getReads().getAsRange<AccessAttr>())
+    if (access != residualOf(stage) && access.getSet() == task::Set::Current &&
+        kernel.lookup<ExchangeOp>(access.getBuffer()))
+      return true;
+  return false;
+}
+
+// The prologue comes right after the polls of what the previous launch wrote: at the end of the
+// last stage before the first poll of this launch's words. It must run on every SM.
+void KernelLowering::placePrologue() {
+  StageOp before;
+  for (auto stage : kernel.getOps<StageOp>()) {
+    if (pollsCurrent(stage)) {
+      prologueFirst = !before;
+      prologueStage = before ? before : stage;
+      break;
+    }
+    before = stage;
+  }
+  if (!prologueStage)
+    prologueStage = before;
+  if (prologueStage && isGemv(prologueStage)) {
+    StageOp loader = loaderOf(prologueStage);
+    for (auto stage : kernel.getOps<StageOp>())
+      if (isGemv(stage) && loaderOf(stage) == loader)
+        stage.setSms(kernel.getSms());
+  } else if (prologueStage) {
+    prologueStage.removeSmsAttr();
+  }
+}
+
+void KernelLowering::prologue(Steps &steps) {
+  steps.launchWait();
+  for (auto exchange : kernel.getOps<ExchangeOp>())
+    if (exchange.getWord() == WordKind::Sentinel)
+      RearmOp::create(steps.builder(), exchange.getLoc(), ref(exchange.getSymName()));
+  LaunchDependentsOp::create(steps.builder(), kernel.getLoc());
+}
+
+void KernelLowering::requireLaunchWait(StageOp stage, Role role, Steps &steps) {
+  int64_t &waited = launchWaited[static_cast<int>(role)];
+  if (smsOf(stage) <= waited)
+    return;
+  steps.launchWait();
+  waited = smsOf(stage);
+}
+
+void KernelLowering::requireRouting(Role role, Steps &steps) {
+  bool &waited = routingWaited[static_cast<int>(role)];
+  if (!waited && role != Role::Consumer)
+    steps.wait("routed");
+  waited = true;
+}
+
+bool KernelLowering::isAliased() {
+  return static_cast<bool>(kernel.lookup<EdgeOp>(ref(names::kAttentionDone)));
+}
+
+void KernelLowering::requireAttentionDone(Steps &steps) {
+  if (attentionWaited || !isAliased())
+    return;
+  steps.wait(names::kAttentionDone);
+  steps.wait(names::kMergeDone);
+  attentionWaited = true;
+}
+
+//===----------------------------------------------------------------------===//
+// Accesses and declarations
+//===----------------------------------------------------------------------===//
+
+AccessAttr KernelLowering::rectangle(StringRef buffer, ArrayRef<AffineExpr> at, int64_t rows,
+                                     ArrayRef<AffineExpr> cols, StringRef table, task::Set set) {
+  return AccessAttr::get(context, ref(buffer), affineMapAttr(at, context), rows,
+                         affineMapAttr(cols, context),
+                         table.empty() ? FlatSymbolRefAttr() : ref(table), set);
+}
+
+AccessAttr KernelLowering::whole(StringRef buffer) {
+  auto decl = kernel.lookup<BufferOp>(ref(buffer));
+  return rectangle(buffer, {c(0), c(0)}, decl.rows(), {c(decl.cols())});
+}
+
+ExchangeOp KernelLowering::exchange(StringRef name) {
+  return kernel.lookup<ExchangeOp>(ref(name));
+}
+
+void KernelLowering::set(StageOp stage, StringRef key, const Twine &text) {
+  setConfig(stage, key, StringAttr::get(context, text));
+}
+
+void KernelLowering::setSymbol(StageOp stage, StringRef key, StringRef symbol) {
+  setConfig(stage, key, ref(symbol));
+}
+
+void KernelLowering::declareTable(StringRef name, int64_t size, Axiom axiom, StringRef expr) {
+  if (kernel.lookup<TableOp>(ref(name)))
+    return;
+  OpBuilder builder = declarations(kernel);
+  TableOp::create(builder, kernel.getLoc(), name, size, axiom, expr);
+}
+
+void KernelLowering::declareSymbol(StringRef name, int64_t max, StringRef expr, bool perSm,
+                                   StringRef after) {
+  if (kernel.lookup<SymbolOp>(ref(name)))
+    return;
+  OpBuilder builder = declarations(kernel);
+  SymbolOp::create(builder, kernel.getLoc(), builder.getStringAttr(name),
+                   builder.getI64IntegerAttr(0), builder.getI64IntegerAttr(max),
+                   builder.getStringAttr(expr), perSm ? builder.getUnitAttr() : UnitAttr(),
+                   after.empty() ? FlatSymbolRefAttr() : ref(after));
+}
+
+void KernelLowering::declareActive(StageOp stage) {
+  StageOp router = topK();
+  std::string table = ("routing_table<" + router.getSymName() + ">(cta)").str();
+  int64_t experts = *configInt(stage, "experts");
+  declareSymbol("active", maxActive(kernel, experts, *configInt(stage, "top_k")),
+                "platform::ld_shared<int32_t>(&" + table + "->active)", false, "routed");
+  declareTable("expert_id", experts, Axiom::Uniform, table + "->expert");
+}

@@ -1,0 +1,146 @@
+//===- Lowering.h - one kernel on its way to role regions ------------------===//
+//
+// LowerToRoles.cpp drives; each stage kind writes its regions in Lower<Kind>.cpp. All C++ text that
+// ends up in emitted source (callees, arguments, types) is in those files, in the form that
+// codegen/device/README.md and attention.md give.
+//
+//===----------------------------------------------------------------------===//
+#ifndef MEGALITH_PASSES_TASK_LOWERING_H
+#define MEGALITH_PASSES_TASK_LOWERING_H
+
+#include "passes/task/Stages.h"
+
+#include "llvm/ADT/STLFunctionalExtras.h"
+
+#include <array>
+
+namespace megalith::task {
+
+/// Writes steps at the end of one role region; creates the region with its first step.
+class Steps {
+public:
+  Steps(StageOp stage, Role role);
+
+  void wait(llvm::StringRef edge, llvm::StringRef result = {});
+  void acquire(llvm::StringRef edge, llvm::StringRef result = {});
+  void signal(llvm::StringRef edge);
+  void release(llvm::StringRef edge);
+  void local(llvm::StringRef name, llvm::StringRef type, llvm::StringRef init = {});
+  void launchWait();
+
+  using Args = llvm::ArrayRef<llvm::StringRef>;
+  using Accesses = llvm::ArrayRef<AccessAttr>;
+  void compute(const llvm::Twine &callee, Args args, Accesses reads, Accesses writes,
+               llvm::StringRef result = {}, bool readsRing = false);
+  void poll(const llvm::Twine &callee, Args args, llvm::StringRef edge, AccessAttr read,
+            AccessAttr write);
+  void copy(const llvm::Twine &callee, Args args, AccessAttr source);
+
+  /// A loop of `trips` (least of the expressions), or of a symbol; the steps of `body` go inside.
+  /// `iterate` is the class that lists tiles, if the loop goes over them.
+  void loop(llvm::StringRef index, llvm::ArrayRef<mlir::AffineExpr> trips,
+            llvm::function_ref<void()> body, llvm::StringRef iterate = {});
+  void loop(llvm::StringRef index, llvm::StringRef symbol, llvm::function_ref<void()> body,
+            llvm::StringRef iterate = {});
+
+  /// Number of loops around the next step: its innermost index is d(depth()).
+  unsigned depth() const { return loops; }
+
+  mlir::OpBuilder &builder() { return ops; }
+
+private:
+  void loop(llvm::StringRef index, TripsAttr trips, llvm::function_ref<void()> body,
+            llvm::StringRef iterate);
+  mlir::FlatSymbolRefAttr ref(llvm::StringRef name);
+  mlir::StringAttr optional(llvm::StringRef text);
+  mlir::ArrayAttr strings(Args args);
+  mlir::ArrayAttr array(Accesses accesses);
+
+  mlir::OpBuilder ops;
+  mlir::Location loc;
+  unsigned loops = 0;
+};
+
+/// State of the lowering of one kernel.
+class KernelLowering {
+public:
+  explicit KernelLowering(KernelOp kernel) : kernel(kernel), context(kernel.getContext()) {}
+
+  llvm::LogicalResult run();
+
+private:
+  // LowerToRoles.cpp
+  llvm::LogicalResult checkPlanned();
+  void widen();
+  void placePrologue();
+  void declareActive(StageOp stage);
+  bool pollsCurrent(StageOp stage);
+  StageOp lastSharer(StageOp loader);
+  StageOp loaderOf(StageOp stage);
+  StageOp topK();
+
+  // LowerGemv.cpp
+  llvm::LogicalResult lowerLinear(StageOp stage);
+  llvm::LogicalResult lowerExpertUp(StageOp stage);
+  llvm::LogicalResult lowerExpertDown(StageOp stage);
+  void loadRows(StageOp stage);
+  void normRows(StageOp stage, Steps &steps);
+  void stream(StageOp stage, Steps &steps, bool isExpert);
+  void multiply(StageOp stage, Steps &steps, AccessAttr rows);
+  void finishTiles(StageOp stage, Steps &steps, llvm::function_ref<void()> epilogue);
+  void fetchResidual(StageOp stage, Steps &steps);
+  void releaseRows(StageOp stage, Steps &steps);
+  void forExperts(StageOp stage, Steps &steps, llvm::function_ref<void()> body);
+  llvm::LogicalResult publishTile(StageOp stage, Steps &steps);
+  mlir::SmallVector<mlir::AffineExpr> tileTrips(StageOp stage);
+  AccessAttr tileWrite(StageOp stage, unsigned loop, int64_t perStrip, int64_t outputs);
+
+  // LowerAttention.cpp
+  llvm::LogicalResult lowerAttention(StageOp stage);
+  llvm::LogicalResult lowerMerge(StageOp stage);
+  void declareAttention(StageOp stage);
+
+  // LowerRows.cpp
+  llvm::LogicalResult lowerEmbed(StageOp stage);
+  llvm::LogicalResult lowerTopK(StageOp stage);
+
+  // Order rules (docs/kernel-contract.md section 2), LowerToRoles.cpp
+  /// Before the role's first store or in-launch poll on any SM of the stage.
+  void requireLaunchWait(StageOp stage, Role role, Steps &steps);
+  /// The poller's launch_wait, re-arming and launch_dependents.
+  void prologue(Steps &steps);
+  void requireRouting(Role role, Steps &steps);
+  /// Waits, once, until attention's buffers may be overwritten, if any buffer shares their bytes.
+  void requireAttentionDone(Steps &steps);
+  bool isAliased();
+
+  // Expressions and accesses
+  mlir::AffineExpr d(unsigned dim) { return mlir::getAffineDimExpr(dim, context); }
+  mlir::AffineExpr c(int64_t value) { return mlir::getAffineConstantExpr(value, context); }
+  AccessAttr rectangle(llvm::StringRef buffer, llvm::ArrayRef<mlir::AffineExpr> at, int64_t rows,
+                       llvm::ArrayRef<mlir::AffineExpr> cols, llvm::StringRef table = {},
+                       Set set = Set::Current);
+  /// All of a shared or global buffer.
+  AccessAttr whole(llvm::StringRef buffer);
+  ExchangeOp exchange(llvm::StringRef name);
+  mlir::FlatSymbolRefAttr ref(llvm::StringRef name) {
+    return mlir::FlatSymbolRefAttr::get(context, name);
+  }
+  void set(StageOp stage, llvm::StringRef key, const llvm::Twine &text);
+  void setSymbol(StageOp stage, llvm::StringRef key, llvm::StringRef symbol);
+  void declareTable(llvm::StringRef name, int64_t size, Axiom axiom, llvm::StringRef expr);
+  void declareSymbol(llvm::StringRef name, int64_t max, llvm::StringRef expr, bool perSm,
+                     llvm::StringRef after = {});
+
+  KernelOp kernel;
+  mlir::MLIRContext *context;
+  StageOp prologueStage; ///< its poller ends with the prologue, or begins with it
+  bool prologueFirst = false;
+  std::array<int64_t, 4> launchWaited{}; ///< by role: SMs [0, n) have launch-waited
+  std::array<bool, 4> routingWaited{};
+  bool attentionWaited = false;
+};
+
+} // namespace megalith::task
+
+#endif // MEGALITH_PASSES_TASK_LOWERING_H

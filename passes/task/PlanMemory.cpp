@@ -1,0 +1,230 @@
+//===- PlanMemory.cpp - where everything lies in shared memory --------------===//
+//
+// Barriers, then buffers, then the ring, which takes what is left. When the ring would be left with
+// too little, attention's buffers and those of the dense phase share bytes; edges then order the
+// last use of the one before the first use of the other.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/Passes.h"
+#include "passes/task/Declare.h"
+#include "passes/task/Handoffs.h"
+#include "passes/task/Stages.h"
+
+namespace megalith {
+#define GEN_PASS_DEF_PLANMEMORY
+#include "passes/Passes.h.inc"
+} // namespace megalith
+
+using namespace mlir;
+using namespace megalith;
+using namespace megalith::task;
+
+namespace {
+
+constexpr int64_t kAlignment = 128; // bulk copies land on whole lines
+
+/// Dynamic shared memory that a CTA may ask for.
+std::optional<int64_t> sharedMemoryOf(StringRef target) {
+  return llvm::StringSwitch<std::optional<int64_t>>(target)
+      .Cases({"sm_90", "sm_90a", "sm_100", "sm_100a"}, 227 * 1024)
+      .Cases({"sm_80", "sm_87"}, 163 * 1024)
+      .Cases({"sm_86", "sm_89", "sm_120", "sm_120a"}, 99 * 1024)
+      .Default(std::nullopt);
+}
+
+struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
+  using PlanMemoryBase::PlanMemoryBase;
+
+  /// A plan being tried.
+  struct Layout {
+    std::vector<Handoff> buffers;
+    std::vector<int64_t> offsets; // from the first byte after the barriers
+    bool isAliased = false;
+    int64_t bytes = 0; // of all buffers
+  };
+
+  void runOnOperation() override {
+    KernelOp kernel = getOperation();
+    if (failed(checkStages(kernel)))
+      return signalPassFailure();
+    std::optional<int64_t> limit = sharedMemoryOf(kernel.getTarget());
+    if (sharedBytes)
+      limit = sharedBytes;
+    if (!limit) {
+      kernel.emitOpError() << "expected a target whose shared memory is known, but got "
+                           << kernel.getTarget() << "; give shared-bytes";
+      return signalPassFailure();
+    }
+    budget = *limit - reserve;
+    for (auto found : kernel.getOps<RingOp>())
+      ring = found;
+
+    std::optional<Layout> layout = choose();
+    if (!layout)
+      return signalPassFailure();
+    apply(*layout);
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Choosing
+  //===--------------------------------------------------------------------===//
+
+  /// The first of ever tighter layouts that leaves the ring what it wants, else the last that
+  /// leaves it two slots.
+  std::optional<Layout> choose() {
+    std::optional<Layout> fitting;
+    int64_t least = INT64_MAX;
+    for (bool isTight : {false, true})
+      for (bool isAliased : {false, true}) {
+        if (isAliased && !canAlias())
+          continue;
+        Layout layout = lay(isTight, isAliased);
+        least = std::min(least, used(layout, leastSlots()));
+        if (used(layout, leastSlots()) > budget)
+          continue;
+        fitting = layout;
+        if (!ring || slotsLeft(layout) * ring.getSlotBytes() >= ringFloor)
+          return layout;
+      }
+    if (fitting)
+      return fitting;
+    KernelOp kernel = getOperation();
+    kernel.emitOpError() << "rows bucket " << kernel.getRows() << " of " << modelName()
+                         << " does not fit " << kernel.getTarget() << ": needs " << least
+                         << " bytes of shared memory of " << budget << "; compile smaller buckets";
+    return std::nullopt;
+  }
+
+  std::string modelName() {
+    if (auto module = getOperation()->getParentOfType<ModuleOp>())
+      if (auto name = module->getAttrOfType<StringAttr>("megalith.model"))
+        return name.str();
+    return ("kernel @" + getOperation().getSymName()).str();
+  }
+
+  /// Attention's buffers are dead once the first rows of the dense phase arrive, provided that no
+  /// rows arrive earlier.
+  bool canAlias() {
+    bool isDense = false, hasAttention = false;
+    for (auto stage : getOperation().getOps<StageOp>()) {
+      bool isAttention =
+          llvm::is_contained({StageKind::Attention, StageKind::Merge}, stage.getKind());
+      if (isAttention && isDense)
+        return false;
+      hasAttention |= isAttention;
+      isDense |= inputOf(stage) != nullptr;
+    }
+    return hasAttention && isDense;
+  }
+
+  Layout lay(bool isTight, bool isAliased) {
+    Layout layout{handoffsOf(getOperation()), {}, isAliased};
+    int64_t at = 0;
+    int64_t phaseEnd[2] = {0, 0};
+    auto place = [&](int64_t &next, const Handoff &buffer) {
+      int64_t offset = llvm::alignTo(next, kAlignment);
+      next = offset + buffer.slots * buffer.slotBytes();
+      return offset;
+    };
+    layout.offsets.resize(layout.buffers.size());
+    for (auto [buffer, offset] : llvm::zip(layout.buffers, layout.offsets)) {
+      if (isTight)
+        buffer.slots = buffer.minSlots;
+      if (!isAliased || buffer.phase == Phase::Both)
+        offset = place(at, buffer);
+    }
+    if (isAliased) {
+      phaseEnd[0] = phaseEnd[1] = at;
+      for (auto [buffer, offset] : llvm::zip(layout.buffers, layout.offsets))
+        if (buffer.phase != Phase::Both)
+          offset = place(phaseEnd[buffer.phase == Phase::Dense], buffer);
+      at = std::max(phaseEnd[0], phaseEnd[1]);
+    }
+    layout.bytes = llvm::alignTo(at, kAlignment);
+    return layout;
+  }
+
+  int64_t leastSlots() { return ring ? 2 : 0; }
+
+  /// Bytes of the barriers when the ring has `ringSlots`.
+  int64_t barrierBytes(const Layout &layout, int64_t ringSlots) {
+    int64_t barriers = 2 * ringSlots + (layout.isAliased ? 2 : 0);
+    for (const Handoff &buffer : layout.buffers)
+      barriers += buffer.slots * (!buffer.full.empty() + !buffer.free.empty());
+    return llvm::alignTo(8 * barriers, kAlignment);
+  }
+
+  int64_t used(const Layout &layout, int64_t ringSlots) {
+    return barrierBytes(layout, ringSlots) + layout.bytes +
+           (ring ? ringSlots * ring.getSlotBytes() : 0);
+  }
+
+  int64_t slotsLeft(const Layout &layout) {
+    int64_t slots = leastSlots();
+    while (slots < ringSlots && used(layout, slots + 1) <= budget)
+      ++slots;
+    return slots;
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Applying
+  //===--------------------------------------------------------------------===//
+
+  void apply(const Layout &layout) {
+    KernelOp kernel = getOperation();
+    int64_t slots = ring ? slotsLeft(layout) : 0;
+    if (layout.isAliased) {
+      declareEdge(kernel, names::kAttentionDone, EdgeKind::Mbarrier, Role::Consumer, {Role::Poller},
+                  1, warpsOf(Role::Consumer));
+      declareEdge(kernel, names::kMergeDone, EdgeKind::Mbarrier, Role::Epilogue, {Role::Poller}, 1,
+                  warpsOf(Role::Epilogue));
+    }
+    for (const Handoff &buffer : layout.buffers)
+      for (StringRef name : {buffer.full, buffer.free})
+        if (auto edge = kernel.lookup<EdgeOp>(ref(name)); edge && !name.empty())
+          edge.setSlots(buffer.slots);
+    if (ring) {
+      ring.setSlots(slots);
+      for (FlatSymbolRefAttr name : {ring.getFullAttr(), ring.getFreeAttr()})
+        kernel.lookup<EdgeOp>(name).setSlots(slots);
+    }
+    int64_t at = 0;
+    for (EdgeOp edge : kernel.edges())
+      if (edge.getKind() != EdgeKind::Words) {
+        edge.setOffset(at);
+        at += 8 * edge.getSlots();
+      }
+    int64_t base = llvm::alignTo(at, kAlignment);
+    OpBuilder builder = declarations(kernel);
+    for (auto [buffer, offset] : llvm::zip(layout.buffers, layout.offsets))
+      declareBuffer(builder, buffer, base + offset, layout.isAliased);
+    int64_t end = base + layout.bytes;
+    if (ring) {
+      ring.setOffset(end);
+      end += slots * ring.getSlotBytes();
+    }
+    kernel.setSmemBytes(end);
+  }
+
+  FlatSymbolRefAttr ref(StringRef name) { return FlatSymbolRefAttr::get(&getContext(), name); }
+
+  void declareBuffer(OpBuilder &builder, const Handoff &buffer, int64_t offset, bool isAliased) {
+    auto op =
+        BufferOp::create(builder, getOperation().getLoc(), buffer.name, {buffer.rows, buffer.cols},
+                         buffer.element, Space::Smem, Mutability::Scratch);
+    if (buffer.rowBytes != op.rowStride())
+      op.setRowBytes(buffer.rowBytes);
+    op.setSlots(buffer.slots);
+    op.setOffset(offset);
+    op.setType(buffer.type);
+    if (isAliased && buffer.phase != Phase::Both)
+      op.setAlias(buffer.phase == Phase::Attention ? "attention" : "dense");
+    if (!buffer.free.empty()) // filled more than once: a guard tells the fillings apart
+      op.setGuardAttr(ref(buffer.full));
+  }
+
+  RingOp ring;
+  int64_t budget = 0;
+};
+
+} // namespace

@@ -1,0 +1,69 @@
+//===- PlanStreams.cpp - what the producer streams, in which order ----------===//
+#include "passes/Passes.h"
+#include "passes/task/Declare.h"
+#include "passes/task/Handoffs.h"
+#include "passes/task/Stages.h"
+
+namespace megalith {
+#define GEN_PASS_DEF_PLANSTREAMS
+#include "passes/Passes.h.inc"
+} // namespace megalith
+
+using namespace mlir;
+using namespace megalith;
+using namespace megalith::task;
+
+namespace {
+
+/// Slots before memory planning gives the ring what is left.
+constexpr int64_t kLeastSlots = 2;
+
+struct PlanStreams : megalith::impl::PlanStreamsBase<PlanStreams> {
+  void runOnOperation() override {
+    KernelOp kernel = getOperation();
+    if (failed(checkStages(kernel)))
+      return signalPassFailure();
+    int64_t slotBytes = 0;
+    for (auto stage : kernel.getOps<StageOp>())
+      slotBytes = std::max(slotBytes, plan(stage));
+    if (!slotBytes)
+      return; // nothing streams
+    declareEdge(kernel, names::kFull, EdgeKind::Bytes, Role::Producer, {Role::Consumer},
+                kLeastSlots, 1);
+    declareEdge(kernel, names::kFree, EdgeKind::Credit, Role::Consumer, {Role::Producer},
+                kLeastSlots, warpsOf(Role::Consumer));
+    OpBuilder builder = declarations(kernel);
+    RingOp::create(builder, kernel.getLoc(), names::kRing, kLeastSlots,
+                   llvm::alignTo(slotBytes, 128), IntegerAttr(), names::kFull, names::kFree);
+  }
+
+  /// Marks what the stage streams; returns the bytes of a ring slot that its pieces need.
+  int64_t plan(StageOp stage) {
+    if (stage.getKind() == StageKind::Attention) {
+      int64_t bytes = 64 * *configInt(stage, "head_dim"); // 16 positions of K, then of V
+      mark(stage, {"tile", "unit"}, bytes, bytes);
+      return bytes;
+    }
+    if (!isGemv(stage))
+      return 0;
+    Slice slice = sliceOf(stage);
+    int64_t stripBytes = weightsOf(stage).stripBytes();
+    SmallVector<StringRef> order = {"m", "b"};
+    if (stage.getKind() != StageKind::Linear)
+      order.insert(order.begin(), "expert");
+    mark(stage, order, slice.top() * stripBytes, slice.unit * slice.blocks * stripBytes);
+    return 8 * stripBytes; // device functions expect room for a whole m-tile
+  }
+
+  /// `order`: loops, outermost first. `piece`: bytes of the largest copy. `bytes`: of one SM's
+  /// share of one matrix, or of a unit.
+  void mark(StageOp stage, ArrayRef<StringRef> order, int64_t piece, int64_t bytes) {
+    Builder builder(&getContext());
+    stage->setAttr(kStream, builder.getDictionaryAttr(
+                                {builder.getNamedAttr("order", builder.getStrArrayAttr(order)),
+                                 builder.getNamedAttr("piece", builder.getI64IntegerAttr(piece)),
+                                 builder.getNamedAttr("bytes", builder.getI64IntegerAttr(bytes))}));
+  }
+};
+
+} // namespace

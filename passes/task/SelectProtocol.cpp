@@ -1,0 +1,84 @@
+//===- SelectProtocol.cpp - how each dependence synchronises ----------------===//
+#include "passes/Passes.h"
+#include "passes/task/Declare.h"
+#include "passes/task/Handoffs.h"
+#include "passes/task/Stages.h"
+
+namespace megalith {
+#define GEN_PASS_DEF_SELECTPROTOCOL
+#include "passes/Passes.h.inc"
+} // namespace megalith
+
+using namespace mlir;
+using namespace megalith;
+using namespace megalith::task;
+
+namespace {
+
+/// Sets larger than this cost too much to re-arm in every launch.
+constexpr int64_t kMaxRearmedBytes = 64 * 1024;
+
+struct SelectProtocol : megalith::impl::SelectProtocolBase<SelectProtocol> {
+  void runOnOperation() override {
+    SmallVector<KernelOp> kernels(getOperation().getOps<KernelOp>());
+    for (KernelOp kernel : kernels) {
+      if (failed(checkStages(kernel)))
+        return signalPassFailure();
+      for (auto exchange : kernel.getOps<ExchangeOp>())
+        selectWords(exchange);
+    }
+    for (KernelOp kernel : kernels)
+      for (KernelOp other : kernels)
+        for (auto exchange : other.getOps<ExchangeOp>())
+          if (exchange.getWord() == WordKind::Sentinel && failed(rearmToo(kernel, exchange)))
+            return signalPassFailure();
+    for (KernelOp kernel : kernels)
+      declareHandoffs(kernel);
+  }
+
+  /// Epochs where nobody can tell at compile time which words a launch writes, and where a set is
+  /// too large to re-arm. Only fp32 has room for an epoch beside it, and only this launch may read.
+  static void selectWords(ExchangeOp exchange) {
+    bool isDynamic = false;
+    for (auto stage : exchange->getParentOfType<KernelOp>().getOps<StageOp>())
+      for (auto access : stage.getWrites().getAsRange<AccessAttr>())
+        if (access.getBuffer().getValue() == exchange.getSymName())
+          isDynamic |= stage.getKind() == StageKind::Attention;
+    bool isLarge = exchange.rows() * exchange.wordsPerRow() * 4 > kMaxRearmedBytes;
+    if (!exchange.getElement().isF32() || exchange.isCrossing() || !(isDynamic || isLarge))
+      return;
+    exchange.setWord(WordKind::Epoch);
+    exchange.setSets(1);
+  }
+
+  /// Launch n empties the set that launch n+1 writes, whichever kernels these are.
+  static LogicalResult rearmToo(KernelOp kernel, ExchangeOp exchange) {
+    if (kernel.lookup<ExchangeOp>(FlatSymbolRefAttr::get(exchange.getSymNameAttr())))
+      return success();
+    std::optional<int64_t> slot = freeSlot(kernel);
+    if (!slot)
+      return kernel.emitOpError() << "expected at most 32 buffers and weights, but finds no free "
+                                     "slot to re-arm @"
+                                  << exchange.getSymName();
+    OpBuilder builder = declarations(kernel);
+    auto copy = cast<ExchangeOp>(builder.clone(*exchange));
+    copy.setSlot(*slot);
+    declareEdge(kernel, exchange.getEdge(), EdgeKind::Words, Role::Epilogue, {Role::Poller}, 1, 1);
+    return success();
+  }
+
+  /// On one SM roles hand each other shared memory by mbarriers: full and, where a slot is filled
+  /// more than once, free.
+  static void declareHandoffs(KernelOp kernel) {
+    for (const Handoff &handoff : handoffsOf(kernel)) {
+      if (!handoff.full.empty())
+        declareEdge(kernel, handoff.full, EdgeKind::Mbarrier, handoff.from, handoff.to,
+                    handoff.slots, warpsOf(handoff.from));
+      if (!handoff.free.empty())
+        declareEdge(kernel, handoff.free, EdgeKind::Credit, handoff.to.front(), {handoff.from},
+                    handoff.slots, warpsOf(handoff.to.front()));
+    }
+  }
+};
+
+} // namespace

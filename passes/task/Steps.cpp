@@ -1,0 +1,98 @@
+#include "passes/task/Lowering.h"
+
+#include "passes/task/Handoffs.h"
+
+using namespace mlir;
+
+namespace megalith::task {
+
+Steps::Steps(StageOp stage, Role role) : ops(stage.getContext()), loc(stage.getLoc()) {
+  RoleOp region = stage.role(role);
+  if (!region) {
+    if (stage.getBody().empty())
+      stage.getBody().emplaceBlock();
+    ops.setInsertionPointToEnd(&stage.getBody().front());
+    region = RoleOp::create(ops, loc, role);
+    region.getBody().emplaceBlock();
+  }
+  ops.setInsertionPointToEnd(&region.getBody().front());
+}
+
+FlatSymbolRefAttr Steps::ref(StringRef name) {
+  return FlatSymbolRefAttr::get(ops.getContext(), name);
+}
+
+StringAttr Steps::optional(StringRef text) {
+  return text.empty() ? StringAttr() : ops.getStringAttr(text);
+}
+
+ArrayAttr Steps::strings(Args args) {
+  return ops.getStrArrayAttr(args);
+}
+
+ArrayAttr Steps::array(Accesses accesses) {
+  return ops.getArrayAttr(SmallVector<Attribute>(accesses.begin(), accesses.end()));
+}
+
+void Steps::wait(StringRef edge, StringRef result) {
+  WaitOp::create(ops, loc, ref(edge), optional(result));
+}
+
+void Steps::acquire(StringRef edge, StringRef result) {
+  AcquireOp::create(ops, loc, ref(edge), optional(result));
+}
+
+void Steps::signal(StringRef edge) {
+  SignalOp::create(ops, loc, ref(edge));
+}
+
+void Steps::release(StringRef edge) {
+  ReleaseOp::create(ops, loc, ref(edge));
+}
+
+void Steps::local(StringRef name, StringRef type, StringRef init) {
+  LocalOp::create(ops, loc, ops.getStringAttr(name), ops.getStringAttr(type), optional(init));
+}
+
+void Steps::launchWait() {
+  LaunchWaitOp::create(ops, loc);
+}
+
+void Steps::compute(const Twine &callee, Args args, Accesses reads, Accesses writes,
+                    StringRef result, bool readsRing) {
+  ComputeOp::create(ops, loc, ops.getStringAttr(callee), strings(args), array(reads), array(writes),
+                    readsRing ? ref(names::kRing) : FlatSymbolRefAttr(), optional(result));
+}
+
+void Steps::poll(const Twine &callee, Args args, StringRef edge, AccessAttr read,
+                 AccessAttr write) {
+  PollOp::create(ops, loc, ops.getStringAttr(callee), strings(args), ref(edge), array(read),
+                 array(write));
+}
+
+void Steps::copy(const Twine &callee, Args args, AccessAttr source) {
+  CopyOp::create(ops, loc, ops.getStringAttr(callee), strings(args), source, ref(names::kRing),
+                 ref(names::kFull));
+}
+
+void Steps::loop(StringRef index, TripsAttr trips, function_ref<void()> body, StringRef iterate) {
+  auto loop = ForOp::create(ops, loc, ops.getStringAttr(index), trips, optional(iterate));
+  loop.getBody().emplaceBlock();
+  OpBuilder::InsertionGuard guard(ops);
+  ops.setInsertionPointToStart(&loop.getBody().front());
+  ++loops;
+  body();
+  --loops;
+}
+
+void Steps::loop(StringRef index, ArrayRef<AffineExpr> trips, function_ref<void()> body,
+                 StringRef iterate) {
+  loop(index, TripsAttr::get(ops.getContext(), affineMapAttr(trips, ops.getContext()), {}), body,
+       iterate);
+}
+
+void Steps::loop(StringRef index, StringRef symbol, function_ref<void()> body, StringRef iterate) {
+  loop(index, TripsAttr::get(ops.getContext(), {}, ref(symbol)), body, iterate);
+}
+
+} // namespace megalith::task

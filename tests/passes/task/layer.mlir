@@ -1,0 +1,99 @@
+// Role regions of every stage kind of a layer kernel: attention, merge, residual, router, top-k, experts.
+// RUN: megalith-opt %S/Inputs/layer.mlir --pass-pipeline='builtin.module(task.kernel(task-materialize-exchanges,task-elide-exchanges,task-plan-streams),task-select-protocol,task.kernel(task-plan-memory,task-lower-to-roles),task-verify)' | FileCheck %s
+// With little memory attention's bytes are reused, after both of their last users have said so.
+// RUN: megalith-opt %S/Inputs/layer.mlir --pass-pipeline='builtin.module(task.kernel(task-materialize-exchanges,task-elide-exchanges,task-plan-streams),task-select-protocol,task.kernel(task-plan-memory{shared-bytes=75000},task-lower-to-roles),task-verify)' | FileCheck %s --check-prefix=TIGHT
+
+// Dynamic facts, each declared once.
+// CHECK-DAG: task.symbol @attention_tiles in 0 to 16 per_sm = "AttentionTiles<attention>(*cta.args.step, cta.sm).count()"
+// CHECK-DAG: task.symbol @full_units in 0 to 8 per_sm = "tile.full_units"
+// CHECK-DAG: task.symbol @active in 0 to 8 after @routed = "platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active)"
+// CHECK-DAG: task.table @expert_id size 16 uniform
+// CHECK-DAG: task.table @attention_tile size 128 partition
+
+// CHECK: task.stage @attention attention
+// CHECK-SAME: base = "Attention<Config, 4, 8, 2, 64, 64, 1, QkNorm::weighted, 1.00000000e-06f, 1.25000000e-01f, kv, inv_freq, g_q, g_k>"
+// CHECK: role producer
+// CHECK-NEXT: task.for "tile" in @attention_tiles iterate "AttentionTiles<attention>"
+// CHECK-NEXT: task.for "i" in @full_units
+// CHECK-NEXT: task.acquire @w_free
+// CHECK-NEXT: task.copy "copy_unit<attention, ring, w_full>" ["tile", "i"] @kv[d1 * 8 + d2, 0, 0] 1 x [2048] table @kv_unit
+// CHECK: role poller
+// CHECK: task.poll "poll_qkv_tile<attention, Previous<qkv_words>>"
+// CHECK: task.launch_wait
+// CHECK-NOT: task.rearm @partials
+// CHECK: task.launch_dependents
+// CHECK: role consumer
+// CHECK: attention_begin
+// CHECK: attention_tail<
+// CHECK: task.release @qkv_free
+// CHECK: task.for "i" in @full_units
+// CHECK: attention_tail_units
+// CHECK: task.acquire @apart_free
+// CHECK: attention_finish
+// CHECK: task.signal @apart_full
+// The append waits for the last launch as late as it can.
+// CHECK-NEXT: task.launch_wait
+// CHECK-NEXT: task.compute "attention_append<attention>"
+// CHECK: role epilogue
+// CHECK-NEXT: task.launch_wait
+// CHECK: task.compute "publish_partials<attention, partials_words>"
+
+// CHECK: task.stage @merge
+// CHECK: task.for "piece" in 2 iterate "MergeTiles<attention>"
+// CHECK: task.poll "poll_partials<attention, partials_words>"
+// CHECK: task.compute "merge_splits<attention, attn_words>" {{.*}} writes [@attn[d1 + d0 floordiv 8, (d0 mod 8) * 64] 1 x [64]]
+
+// The previous residual needs no launch_wait and comes before everything else of the stage.
+// CHECK: task.stage @o_proj
+// CHECK: role epilogue
+// CHECK-NEXT: task.poll "fetch_slice<o_proj, Previous<resid_words>, o_proj_kept>"
+// CHECK-NOT: launch_wait
+// CHECK: epilogue_residual<o_proj, mid_words, o_proj_kept>
+
+// The router keeps its rows for the experts.
+// CHECK: task.stage @router
+// CHECK-NOT: task.release @x_free
+// CHECK: task.stage @top_k
+// CHECK: task.compute "select_experts<top_k>"
+// CHECK-NEXT: task.compute "group_experts<top_k>"
+// CHECK-NEXT: task.signal @routed
+
+// CHECK: task.stage @expert_up
+// CHECK: role producer
+// CHECK-NEXT: task.wait @routed
+// CHECK-NEXT: task.for "e" in @active
+// CHECK: task.copy "copy_piece<w_full, ring, expert_up>" ["m", "b", "expert.id"] @w_up[d1, d0 * 16 + d2 * 8, d3] 8 x [1] table @expert_id
+// CHECK: role consumer
+// CHECK: gathered_column<expert_up, expert_up::In, 4>
+// CHECK: task.release @x_free
+// CHECK: role epilogue
+// CHECK-NEXT: task.wait @routed
+// CHECK: task.compute "epilogue_glu<expert_up, act_words>" {{.*}} writes [@act[d1, 0, d0 * 16 + d2 * 8] 2 x [8] table @expert_id]
+
+// Each role waits for the routing once.
+// CHECK: task.stage @expert_down
+// CHECK: role producer
+// CHECK-NEXT: task.for "e" in @active
+// CHECK: role poller
+// CHECK-NEXT: task.wait @routed
+// CHECK: task.poll "poll_expert<act_words, act_rows>" ["slot", "expert.pairs", "expert.count"]
+// CHECK: role epilogue
+// CHECK-NOT: fetch_slice
+// CHECK: epilogue_down<expert_down, down_rows>
+// CHECK: task.compute "combine<expert_down, resid_words, o_proj_kept, down_rows, 4>" {{.*}} writes [@resid[0, d0 * 32] 2 x [32]]
+
+// CHECK: task.stage @qkv_proj
+// CHECK: epilogue_words<qkv_proj, qkv_words>
+
+// TIGHT: task.stage @attention
+// TIGHT: role consumer
+// TIGHT: attention_append
+// TIGHT: task.signal @attention_done
+// TIGHT: task.stage @merge
+// TIGHT: role epilogue
+// TIGHT: task.signal @merge_done
+// TIGHT: task.stage @o_proj
+// TIGHT: role poller
+// TIGHT-NEXT: task.wait @attention_done
+// TIGHT-NEXT: task.wait @merge_done
+// TIGHT-NEXT: task.acquire @x_free
