@@ -8,6 +8,7 @@
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <cstdlib>
@@ -23,12 +24,25 @@ SmallVector<EdgeOp> mbarrierEdges(KernelOp kernel) {
   return edges;
 }
 
+/// A location as one reads it: the name that an importer gave, or a file's line.
+static std::string placeOf(Location location) {
+  if (auto named = dyn_cast<NameLoc>(location)) {
+    const std::string inner = placeOf(named.getChildLoc());
+    return named.getName().str() + (inner.empty() ? "" : " in " + inner);
+  }
+  if (auto fused = dyn_cast<FusedLoc>(location))
+    return placeOf(fused.getLocations().front());
+  auto file = dyn_cast<FileLineColLoc>(location);
+  if (!file)
+    return "";
+  // Without folders, so that equal inputs give equal text wherever they lie.
+  const StringRef name = llvm::sys::path::filename(file.getFilename());
+  return (name + (file.getLine() ? ":" + Twine(file.getLine()) : Twine())).str();
+}
+
 std::string describe(StageOp stage) {
-  if (stage.getSource())
-    return stage.getSource()->str();
-  if (auto location = dyn_cast<FileLineColLoc>(stage.getLoc()))
-    return (location.getFilename().getValue() + ":" + Twine(location.getLine())).str();
-  return "";
+  const std::string source = stage.getSource().value_or("").str(), place = placeOf(stage.getLoc());
+  return source + (source.empty() || place.empty() ? "" : " at ") + place;
 }
 
 /// A place in shared memory, which planning must have given.

@@ -14,7 +14,7 @@ mlir::LogicalResult emitDeclarations(task::KernelOp kernel, Writer &out);
 /// The edges whose mbarriers a kernel sets up: all but those of words.
 llvm::SmallVector<task::EdgeOp> mbarrierEdges(task::KernelOp kernel);
 
-/// What a stage was compiled from: its `source`, else its location, else nothing.
+/// What a stage was compiled from: its `source` and location, as far as they are known.
 std::string describe(task::StageOp stage);
 
 } // namespace megalith

@@ -7,7 +7,7 @@ changed=0
 update() { # golden.cu kernel.mlir
   local new
   new=$(mktemp)
-  bazel-bin/tools/megalith-translate/megalith-translate --emit-kernels --no-digests "$2" >"$new"
+  build/bin/tools/megalith-translate/megalith-translate --emit-kernels --no-digests "$2" >"$new"
   if ! diff -u --label "old $1" --label "new $1" <(cat "$1" 2>/dev/null) "$new"; then
     changed=$((changed + 1))
     cp "$new" "$1"

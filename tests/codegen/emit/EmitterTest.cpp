@@ -135,7 +135,7 @@ TEST_CASE("a stage's config becomes its struct") {
   config.set("Norm", builder.getStringAttr("RmsNorm<xs, gain, 1.0e-6f>"));
   config.set("epilogue", builder.getStringAttr("store"));
   set(config);
-  CHECK_THAT(kernels.emit(), Contains("// moe.linear \"linear1\"\n"
+  CHECK_THAT(kernels.emit(), Contains("// moe.linear \"linear1\" at m0.mlir:28\n"
                                       "struct norm_linear1 : Linear<w1, 256, 512, 32> {\n"
                                       "  static constexpr int kCount = 3;\n"
                                       "  static constexpr bool kFlag = true;\n"
@@ -216,4 +216,17 @@ TEST_CASE("long lines are broken inside their brackets") {
   CHECK_THAT(text, Contains("edge_10,\n        edge_11") && Contains("edge_19>(cta);\n}"));
   for (StringRef line : llvm::split(text, '\n'))
     CHECK(line.size() <= Writer::kColumns);
+}
+
+TEST_CASE("a stage names the op and the place that it was compiled from") {
+  Kernels kernels;
+  StageOp stage = kernels.nth<StageOp>(0);
+  stage.setSource("moe.linear");
+  auto file = FileLineColLoc::get(&kernels.context, "some/folder/qwen3.json", 0, 0);
+  stage->setLoc(NameLoc::get(StringAttr::get(&kernels.context, "layers.mlp.gate"), file));
+  CHECK(describe(stage) == "moe.linear at layers.mlp.gate in qwen3.json");
+  stage->setLoc(UnknownLoc::get(&kernels.context));
+  CHECK(describe(stage) == "moe.linear");
+  stage.removeSourceAttr();
+  CHECK(describe(stage) == "");
 }

@@ -32,7 +32,7 @@ task.kernel @tiles_test "test" target "sm_100a" sms 148 rows 4 smem 8192 {
   task.symbol @attention_tile in 0 to 8 = "tile.full_units"
   task.table @attention_tiles size 8 partition = "tile"
 
-  // CHECK: // moe.attention
+  // CHECK: // moe.attention at stages.mlir:[[# @LINE + 6]]
   // CHECK-NEXT: struct attention : Attention<Config, 1, 4, 1, 128, 128, 1, QkNorm::none, 0.0f, 1.0f, kv> {
   // CHECK-NEXT:   static constexpr int kPlace = qkv_in::kOffset;
   // CHECK-NEXT:   static constexpr int kPool = kv;

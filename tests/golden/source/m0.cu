@@ -59,11 +59,11 @@ struct p_free : MbarrierEdge<6, 74880, 2, 1> { // epilogue -> consumer, free slo
 };
 
 // Stages
-// moe.linear "linear1"
+// moe.linear "linear1" at m0.mlir:28
 struct norm_linear1 : Linear<w1, 256, 512, 32> {
   using Norm = RmsNorm<xs, gain, 1.0e-6f>;
 };
-// moe.linear "linear2"
+// moe.linear "linear2" at m0.mlir:95
 struct linear2 : Linear<w2, 128, 256, 16> {
   using In = Rows<xs::kOffset, Config::kRows, 256>;
 };
