@@ -85,10 +85,10 @@ LogicalResult KernelLowering::lowerAttention(StageOp stage) {
 
   Steps producer(stage, Role::Producer);
   tiles(producer, [&] {
-    producer.loop("i", "full_units", [&] {
+    producer.loop("unit", "full_units", [&] {
       producer.acquire(names::kFree);
       producer.copy("copy_unit<" + name + ", " + names::kRing + ", " + names::kFull + ">",
-                    {"tile", "i"},
+                    {"tile", "unit"},
                     rectangle(pool, {d(1) * units + d(2), c(0), c(0)}, 1, {unitBytes}, "kv_unit"));
     });
   });
@@ -116,10 +116,10 @@ LogicalResult KernelLowering::lowerAttention(StageOp stage) {
     consumer.compute("attention_tail<" + name + ">", {"tile", "words", "constants"}, {in, newUnit},
                      {tail});
     consumer.release("qkv_free");
-    consumer.loop("i", "full_units", [&] {
+    consumer.loop("unit", "full_units", [&] {
       consumer.wait(names::kFull, "const int slot");
       consumer.compute("attention_unit<" + name + ", " + names::kRing + ">",
-                       {"tile", "slot", "i", "state"}, {query}, {prob}, {}, /*readsRing=*/true);
+                       {"tile", "slot", "unit", "state"}, {query}, {prob}, {}, /*readsRing=*/true);
       consumer.release(names::kFree);
     });
     consumer.compute("attention_tail_units<" + name + ">", {"tile", "state"}, {query, tail},

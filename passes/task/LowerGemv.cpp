@@ -58,11 +58,11 @@ AccessAttr KernelLowering::tileWrite(StageOp stage, unsigned loop, int64_t perSt
 
 void KernelLowering::stream(StageOp stage, Steps &steps, bool isExpert) {
   Slice slice = sliceOf(stage);
-  steps.loop("m", tileTrips(stage), [&] {
-    steps.loop("b", {c(slice.blocks)}, [&] {
+  steps.loop("mtile", tileTrips(stage), [&] {
+    steps.loop("block", {c(slice.blocks)}, [&] {
       unsigned m = steps.depth() - 1;
       SmallVector<AffineExpr> at = {d(0) * slice.unit + d(m) * 8, d(m + 1)};
-      SmallVector<StringRef> args = {"m", "b"};
+      SmallVector<StringRef> args = {"mtile", "block"};
       if (isExpert) {
         at.insert(at.begin(), d(m - 1));
         args.push_back("expert.id");
@@ -79,12 +79,13 @@ void KernelLowering::stream(StageOp stage, Steps &steps, bool isExpert) {
 
 void KernelLowering::multiply(StageOp stage, Steps &steps, AccessAttr rows) {
   Slice slice = sliceOf(stage);
-  steps.loop("m", tileTrips(stage), [&] {
+  steps.loop("mtile", tileTrips(stage), [&] {
     steps.local("sum", "Fragment", "{}");
-    steps.loop("b", {c(slice.blocks)}, [&] {
+    steps.loop("block", {c(slice.blocks)}, [&] {
       steps.wait(names::kFull, "const int slot");
       steps.compute("gemv_block<" + stage.getSymName() + ", " + names::kRing + ">",
-                    {"sum", "slot", "m", "b", "column"}, {rows}, {}, {}, /*readsRing=*/true);
+                    {"sum", "slot", "mtile", "block", "column"}, {rows}, {}, {},
+                    /*readsRing=*/true);
       steps.release(names::kFree);
     });
     steps.acquire("p_free", "const int place");
@@ -94,7 +95,7 @@ void KernelLowering::multiply(StageOp stage, Steps &steps, AccessAttr rows) {
 }
 
 void KernelLowering::finishTiles(StageOp stage, Steps &steps, function_ref<void()> epilogue) {
-  steps.loop("m", tileTrips(stage), [&] {
+  steps.loop("mtile", tileTrips(stage), [&] {
     steps.wait("p_full", "const int place");
     steps.compute("sum_chunks<" + names::kPart + ">", {"place"}, {whole(names::kPart)}, {},
                   "const Fragment sum");
@@ -184,7 +185,7 @@ LogicalResult KernelLowering::publishTile(StageOp stage, Steps &steps) {
     std::string edge = (target + "_words").str();
     if (residualOf(stage)) {
       std::string kept = keptName(stage);
-      steps.compute("epilogue_residual<" + name + ", " + edge + ", " + kept + ">", {"m", "sum"},
+      steps.compute("epilogue_residual<" + name + ", " + edge + ", " + kept + ">", {"mtile", "sum"},
                     {whole(kept)}, {tile, whole(kept)});
     } else if (words.getWord() == WordKind::Epoch) {
       return stage.emitOpError() << "writes epoch words of @" << target
@@ -192,7 +193,7 @@ LogicalResult KernelLowering::publishTile(StageOp stage, Steps &steps) {
                                     "exceed 64 KB";
     } else {
       StringRef callee = words.getElement().isF32() ? "epilogue_logits<" : "epilogue_words<";
-      steps.compute(callee + name + ", " + edge + ">", {"m", "sum"}, {}, {tile});
+      steps.compute(callee + name + ", " + edge + ">", {"mtile", "sum"}, {}, {tile});
     }
     return success();
   }
@@ -202,7 +203,7 @@ LogicalResult KernelLowering::publishTile(StageOp stage, Steps &steps) {
                                   "residual, a written buffer, but it writes @"
                                << target;
   StringRef callee = buffer.getElement().isF32() ? "epilogue_head<" : "epilogue_store_bf16<";
-  steps.compute(callee + name + ", " + target + ">", {"m", "sum"}, {}, {tile});
+  steps.compute(callee + name + ", " + target + ">", {"mtile", "sum"}, {}, {tile});
   return success();
 }
 
@@ -253,9 +254,9 @@ LogicalResult KernelLowering::lowerLinear(StageOp stage) {
 
 // The loop over active experts, in every role the same: `expert` is its id and pairs.
 void KernelLowering::forExperts(StageOp stage, Steps &steps, function_ref<void()> body) {
-  steps.loop("e", "active", [&] {
-    steps.compute("active_expert<" + topK().getSymName() + ">", {"e"}, {whole(names::kRouting)}, {},
-                  "const ActiveExpert expert");
+  steps.loop("entry", "active", [&] {
+    steps.compute("active_expert<" + topK().getSymName() + ">", {"entry"}, {whole(names::kRouting)},
+                  {}, "const ActiveExpert expert");
     body();
   });
 }
@@ -269,7 +270,6 @@ LogicalResult KernelLowering::lowerExpertUp(StageOp stage) {
   std::string perRow = std::to_string(*configInt(stage, "top_k"));
 
   Steps producer(stage, Role::Producer);
-  requireRouting(Role::Producer, producer);
   forExperts(stage, producer, [&] { stream(stage, producer, /*isExpert=*/true); });
 
   if (inputOf(stage))
@@ -280,7 +280,6 @@ LogicalResult KernelLowering::lowerExpertUp(StageOp stage) {
     consumer.wait("x_full");
     normRows(stage, consumer);
   }
-  requireRouting(Role::Consumer, consumer);
   forExperts(stage, consumer, [&] {
     consumer.compute("gathered_column<" + name + ", " + name + "::In, " + perRow + ">",
                      {"expert.pairs", "expert.count"}, {whole(names::kRouting)}, {},
@@ -291,12 +290,11 @@ LogicalResult KernelLowering::lowerExpertUp(StageOp stage) {
 
   Steps epilogue(stage, Role::Epilogue);
   requireLaunchWait(stage, Role::Epilogue, epilogue);
-  requireRouting(Role::Epilogue, epilogue);
   auto write = cast<AccessAttr>(stage.getWrites()[0]);
   forExperts(stage, epilogue, [&] {
     finishTiles(stage, epilogue, [&] {
       epilogue.compute("epilogue_glu<" + name + ", " + write.getBuffer().getValue() + "_words>",
-                       {"m", "sum", "expert.pairs", "expert.count"}, {whole(names::kRouting)},
+                       {"mtile", "sum", "expert.pairs", "expert.count"}, {whole(names::kRouting)},
                        {tileWrite(stage, epilogue.depth(), 1, *configInt(stage, "n") / 2)});
     });
   });
@@ -312,12 +310,10 @@ LogicalResult KernelLowering::lowerExpertDown(StageOp stage) {
     return stage.emitOpError() << "expected to read the experts' activations from an exchange";
 
   Steps producer(stage, Role::Producer);
-  requireRouting(Role::Producer, producer);
   forExperts(stage, producer, [&] { stream(stage, producer, /*isExpert=*/true); });
 
   Steps poller(stage, Role::Poller);
   requireAttentionDone(poller);
-  requireRouting(Role::Poller, poller);
   std::string words = (input.getBuffer().getValue() + "_words").str();
   forExperts(stage, poller, [&] {
     poller.acquire("act_free", "const int slot");
@@ -344,11 +340,10 @@ LogicalResult KernelLowering::lowerExpertDown(StageOp stage) {
   AccessAttr down = whole(names::kDown);
   // A row without experts has no sums, but combine may not find poison.
   epilogue.compute("clear_words<" + names::kDown + ">", {}, {}, {down});
-  requireRouting(Role::Epilogue, epilogue);
   forExperts(stage, epilogue, [&] {
     finishTiles(stage, epilogue, [&] {
       epilogue.compute("epilogue_down<" + name + ", " + names::kDown + ">",
-                       {"m", "sum", "expert.pairs", "expert.count"}, {whole(names::kRouting)},
+                       {"mtile", "sum", "expert.pairs", "expert.count"}, {whole(names::kRouting)},
                        {down});
     });
   });

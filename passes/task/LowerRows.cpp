@@ -70,6 +70,11 @@ LogicalResult KernelLowering::lowerTopK(StageOp stage) {
               (source + "_words").str(), logits, whole(names::kLogits));
   poller.signal("logits_full");
 
+  // Every role waits here, where all SMs are, though the experts may have slices on fewer.
+  Steps(stage, Role::Producer).wait("routed");
+  poller.wait("routed");
+  Steps(stage, Role::Epilogue).wait("routed");
+
   Steps consumer(stage, Role::Consumer);
   AccessAttr routing = whole(names::kRouting);
   consumer.wait("logits_full");

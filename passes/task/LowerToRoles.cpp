@@ -174,13 +174,6 @@ void KernelLowering::requireLaunchWait(StageOp stage, Role role, Steps &steps) {
   waited = smsOf(stage);
 }
 
-void KernelLowering::requireRouting(Role role, Steps &steps) {
-  bool &waited = routingWaited[static_cast<int>(role)];
-  if (!waited && role != Role::Consumer)
-    steps.wait("routed");
-  waited = true;
-}
-
 bool KernelLowering::isAliased() {
   return static_cast<bool>(kernel.lookup<EdgeOp>(ref(names::kAttentionDone)));
 }

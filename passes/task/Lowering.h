@@ -109,7 +109,6 @@ private:
   void requireLaunchWait(StageOp stage, Role role, Steps &steps);
   /// The poller's launch_wait, re-arming and launch_dependents.
   void prologue(Steps &steps);
-  void requireRouting(Role role, Steps &steps);
   /// Waits, once, until attention's buffers may be overwritten, if any buffer shares their bytes.
   void requireAttentionDone(Steps &steps);
   bool isAliased();
@@ -137,7 +136,6 @@ private:
   StageOp prologueStage; ///< its poller ends with the prologue, or begins with it
   bool prologueFirst = false;
   std::array<int64_t, 4> launchWaited{}; ///< by role: SMs [0, n) have launch-waited
-  std::array<bool, 4> routingWaited{};
   bool attentionWaited = false;
 };
 

@@ -48,7 +48,7 @@ struct PlanStreams : megalith::impl::PlanStreamsBase<PlanStreams> {
       return 0;
     Slice slice = sliceOf(stage);
     int64_t stripBytes = weightsOf(stage).stripBytes();
-    SmallVector<StringRef> order = {"m", "b"};
+    SmallVector<StringRef> order = {"mtile", "block"};
     if (stage.getKind() != StageKind::Linear)
       order.insert(order.begin(), "expert");
     mark(stage, order, slice.top() * stripBytes, slice.unit * slice.blocks * stripBytes);

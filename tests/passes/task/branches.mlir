@@ -40,4 +40,4 @@
 // ROLES: task.poll "poll_rows<a_words, join::In>" [] waits @a_words
 // ROLES: role epilogue
 // ROLES-NEXT: task.poll "fetch_slice<join, b_words, join_kept>" [] waits @b_words reads [@b[0, d0 * 64] 2 x [64]] writes [@join_kept[0, 0] 2 x [64]]
-// ROLES: task.compute "epilogue_residual<join, y_words, join_kept>" ["m", "sum"] reads [@join_kept[0, 0] 2 x [64]] writes [@y[0, d0 * 64 + d1 * 16] 2 x [16], @join_kept[0, 0] 2 x [64]]
+// ROLES: task.compute "epilogue_residual<join, y_words, join_kept>" ["mtile", "sum"] reads [@join_kept[0, 0] 2 x [64]] writes [@y[0, d0 * 64 + d1 * 16] 2 x [16], @join_kept[0, 0] 2 x [64]]

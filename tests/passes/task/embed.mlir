@@ -24,7 +24,7 @@ task.kernel @first "embed" target "sm_90a" sms 4 rows 2 {
   }
   // 160 strips in slices of 60: 8 m-tiles on two SMs, 5 on the third.
   // CHECK: task.stage @qkv_proj
-  // CHECK: task.for "m" in [8, (d0 * -60 + 167) floordiv 8]
+  // CHECK: task.for "mtile" in [8, (d0 * -60 + 167) floordiv 8]
   // CHECK: epilogue_words<qkv_proj, qkv_words>
   // CHECK-SAME: writes [@qkv[0, d0 * 120 + d1 * 16] 2 x [16, d1 * -16 + 120, d0 * -120 - d1 * 16 + 320]]
   task.stage @qkv_proj linear tiles 3 sms 3 assign affine_map<(t) -> (t, 0)>

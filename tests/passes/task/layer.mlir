@@ -14,9 +14,9 @@
 // CHECK-SAME: base = "Attention<Config, 4, 8, 2, 64, 64, 1, QkNorm::weighted, 1.00000000e-06f, 1.25000000e-01f, kv, inv_freq, g_q, g_k>"
 // CHECK: role producer
 // CHECK-NEXT: task.for "tile" in @attention_tiles iterate "AttentionTiles<attention>"
-// CHECK-NEXT: task.for "i" in @full_units
+// CHECK-NEXT: task.for "unit" in @full_units
 // CHECK-NEXT: task.acquire @w_free
-// CHECK-NEXT: task.copy "copy_unit<attention, ring, w_full>" ["tile", "i"] @kv[d1 * 8 + d2, 0, 0] 1 x [2048] table @kv_unit
+// CHECK-NEXT: task.copy "copy_unit<attention, ring, w_full>" ["tile", "unit"] @kv[d1 * 8 + d2, 0, 0] 1 x [2048] table @kv_unit
 // CHECK: role poller
 // CHECK: task.poll "poll_qkv_tile<attention, Previous<qkv_words>>"
 // CHECK: task.launch_wait
@@ -26,7 +26,7 @@
 // CHECK: attention_begin
 // CHECK: attention_tail<
 // CHECK: task.release @qkv_free
-// CHECK: task.for "i" in @full_units
+// CHECK: task.for "unit" in @full_units
 // CHECK: attention_tail_units
 // CHECK: task.acquire @apart_free
 // CHECK: attention_finish
@@ -53,29 +53,31 @@
 // The router keeps its rows for the experts.
 // CHECK: task.stage @router
 // CHECK-NOT: task.release @x_free
+// The routing table is complete on every SM before anyone goes on, also where no expert has a slice.
 // CHECK: task.stage @top_k
+// CHECK: role poller
+// CHECK: task.signal @logits_full
+// CHECK-NEXT: task.wait @routed
+// CHECK: role producer
+// CHECK-NEXT: task.wait @routed
+// CHECK: role epilogue
+// CHECK-NEXT: task.wait @routed
 // CHECK: task.compute "select_experts<top_k>"
 // CHECK-NEXT: task.compute "group_experts<top_k>"
 // CHECK-NEXT: task.signal @routed
 
 // CHECK: task.stage @expert_up
 // CHECK: role producer
-// CHECK-NEXT: task.wait @routed
-// CHECK-NEXT: task.for "e" in @active
-// CHECK: task.copy "copy_piece<w_full, ring, expert_up>" ["m", "b", "expert.id"] @w_up[d1, d0 * 16 + d2 * 8, d3] 8 x [1] table @expert_id
+// CHECK-NEXT: task.for "entry" in @active
+// CHECK: task.copy "copy_piece<w_full, ring, expert_up>" ["mtile", "block", "expert.id"] @w_up[d1, d0 * 16 + d2 * 8, d3] 8 x [1] table @expert_id
 // CHECK: role consumer
 // CHECK: gathered_column<expert_up, expert_up::In, 4>
 // CHECK: task.release @x_free
-// CHECK: role epilogue
-// CHECK-NEXT: task.wait @routed
 // CHECK: task.compute "epilogue_glu<expert_up, act_words>" {{.*}} writes [@act[d1, 0, d0 * 16 + d2 * 8] 2 x [8] table @expert_id]
 
-// Each role waits for the routing once.
 // CHECK: task.stage @expert_down
 // CHECK: role producer
-// CHECK-NEXT: task.for "e" in @active
-// CHECK: role poller
-// CHECK-NEXT: task.wait @routed
+// CHECK-NEXT: task.for "entry" in @active
 // CHECK: task.poll "poll_expert<act_words, act_rows>" ["slot", "expert.pairs", "expert.count"]
 // CHECK: role epilogue
 // CHECK-NOT: fetch_slice

@@ -7,6 +7,6 @@
 // CHECK: task.stage @attention {{.*}}stream = {bytes = 4096 : i64, order = ["tile", "unit"], piece = 4096 : i64}
 // CHECK: task.stage @merge
 // CHECK-NOT: stream
-// CHECK: task.stage @o_proj {{.*}}stream = {bytes = 32768 : i64, order = ["m", "b"], piece = 16384 : i64}
-// CHECK: task.stage @router {{.*}}stream = {bytes = 1024 : i64, order = ["m", "b"], piece = 1024 : i64}
-// CHECK: task.stage @expert_up {{.*}}order = ["expert", "m", "b"], piece = 8192 : i64}
+// CHECK: task.stage @o_proj {{.*}}stream = {bytes = 32768 : i64, order = ["mtile", "block"], piece = 16384 : i64}
+// CHECK: task.stage @router {{.*}}stream = {bytes = 1024 : i64, order = ["mtile", "block"], piece = 1024 : i64}
+// CHECK: task.stage @expert_up {{.*}}order = ["expert", "mtile", "block"], piece = 8192 : i64}

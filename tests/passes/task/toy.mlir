@@ -9,10 +9,10 @@
 
 // CHECK: task.stage @norm_linear1 {{.*}} config {In = "Rows<xs::kOffset, Config::kRows, 512>", Norm = "RmsNorm<In, gain, 1.00000000e-06f>", base = "Linear<w1, 256, 512, 32>"
 // CHECK-NEXT: role producer
-// CHECK-NEXT: task.for "m" in 4
-// CHECK-NEXT: task.for "b" in 1
+// CHECK-NEXT: task.for "mtile" in 4
+// CHECK-NEXT: task.for "block" in 1
 // CHECK-NEXT: task.acquire @w_free
-// CHECK-NEXT: task.copy "copy_piece<w_full, ring, norm_linear1>" ["m", "b"] @w1[d0 * 32 + d1 * 8, d2] 8 x [1] to @ring signals @w_full
+// CHECK-NEXT: task.copy "copy_piece<w_full, ring, norm_linear1>" ["mtile", "block"] @w1[d0 * 32 + d1 * 8, d2] 8 x [1] to @ring signals @w_full
 // The previous launch's words (here: none) are polled before the prologue.
 // CHECK: role poller
 // CHECK-NEXT: task.acquire @x_free
@@ -25,11 +25,11 @@
 // CHECK-NEXT: task.wait @x_full
 // CHECK-NEXT: task.compute "rms_norm<norm_linear1::Norm>" [] reads [@xs[0, 0] 1 x [512], @gain[0, 0] 1 x [512]] writes [@xs[0, 0] 1 x [512]]
 // CHECK-NEXT: task.local "column" : "const Column" = "dense_column<norm_linear1, norm_linear1::In>(cta)"
-// CHECK-NEXT: task.for "m" in 4
+// CHECK-NEXT: task.for "mtile" in 4
 // CHECK-NEXT: task.local "sum" : "Fragment" = "{}"
-// CHECK-NEXT: task.for "b" in 1
+// CHECK-NEXT: task.for "block" in 1
 // CHECK-NEXT: task.wait @w_full {result = "const int slot"}
-// CHECK-NEXT: task.compute "gemv_block<norm_linear1, ring>" ["sum", "slot", "m", "b", "column"] reads [@xs[0, 0] 1 x [512]] writes [] ring @ring
+// CHECK-NEXT: task.compute "gemv_block<norm_linear1, ring>" ["sum", "slot", "mtile", "block", "column"] reads [@xs[0, 0] 1 x [512]] writes [] ring @ring
 // CHECK-NEXT: task.release @w_free
 // CHECK: task.acquire @p_free {result = "const int place"}
 // CHECK-NEXT: task.compute "store_part<part>" ["place", "sum"] reads [] writes [@part[0, 0] 128 x [8]]
@@ -37,11 +37,11 @@
 // CHECK: task.release @x_free
 // CHECK: role epilogue
 // CHECK-NEXT: task.launch_wait
-// CHECK-NEXT: task.for "m" in 4
+// CHECK-NEXT: task.for "mtile" in 4
 // CHECK-NEXT: task.wait @p_full {result = "const int place"}
 // CHECK-NEXT: task.compute "sum_chunks<part>" ["place"] reads [@part[0, 0] 128 x [8]] writes [] {result = "const Fragment sum"}
 // CHECK-NEXT: task.release @p_free
-// CHECK-NEXT: task.compute "epilogue_words<norm_linear1, h_words>" ["m", "sum"] reads [] writes [@h[0, d0 * 64 + d1 * 16] 1 x [16]]
+// CHECK-NEXT: task.compute "epilogue_words<norm_linear1, h_words>" ["mtile", "sum"] reads [] writes [@h[0, d0 * 64 + d1 * 16] 1 x [16]]
 
 // CHECK: task.stage @linear2
 // CHECK: role poller
@@ -49,4 +49,4 @@
 // CHECK-NEXT: task.poll "poll_rows<h_words, linear2::In>" [] waits @h_words reads [@h[0, 0] 1 x [256]] writes [@xs[0, 0] 1 x [256]]
 // CHECK: role epilogue
 // CHECK-NOT: launch_wait
-// CHECK: task.compute "epilogue_store_bf16<linear2, out>" ["m", "sum"] reads [] writes [@out[0, d0 * 32 + d1 * 16] 1 x [16]]
+// CHECK: task.compute "epilogue_store_bf16<linear2, out>" ["mtile", "sum"] reads [] writes [@out[0, d0 * 32 + d1 * 16] 1 x [16]]
