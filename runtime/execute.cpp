@@ -190,6 +190,12 @@ llvm::Error Executor::finishStep() {
   return upload();
 }
 
+void Executor::restart(uint64_t launchBase, uint64_t delaySeed) {
+  step.descriptor.launch_base = launchBase;
+  options.delaySeed = delaySeed;
+  hasStep = false;
+}
+
 llvm::Error Executor::describeFault(const FaultRecord &fault, llvm::Error cause) const {
   const uint64_t inStep = fault.launch - launchBase();
   std::string who = llvm::formatv("launch {0}", fault.launch).str();

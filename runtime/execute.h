@@ -58,6 +58,10 @@ public:
   /// Moves the counter on by a step, as runStep does.
   llvm::Error finishStep();
 
+  /// Starts anew at launch number `launchBase` with other start delays (kLaunchDelays). Buffers
+  /// keep what they hold: resetBuffer those whose sets are chosen by the launch number.
+  void restart(uint64_t launchBase, uint64_t delaySeed);
+
   uint64_t launchBase() const { return step.descriptor.launch_base; }
   /// Number of launch `index` of the current step; its set of a words buffer is number % sets.
   uint64_t launchNumber(int64_t index) const { return launchBase() + uint64_t(index); }

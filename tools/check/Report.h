@@ -1,0 +1,46 @@
+//===- Report.h - A plan's launches against the reference --------*- C++ -*-===//
+#ifndef MEGALITH_TOOLS_CHECK_REPORT_H
+#define MEGALITH_TOOLS_CHECK_REPORT_H
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace megalith::check {
+
+/// One launch of one step. Errors are relative RMS over live rows, absent where the launch computes
+/// no such thing; each is against the evaluator started from what the launches before left, so that
+/// errors of layers do not add up.
+struct LaunchReport {
+  int64_t step = 0, launch = 0;
+  std::string kernel;
+  int64_t layer = -1;             ///< -1: the embedding's launch
+  std::optional<double> residual; ///< what the launch leaves, for the kernel's own routing
+  std::optional<double> router;   ///< router logits and expert weights
+  std::optional<double> kv;       ///< the new positions' keys and values in the pages
+  std::optional<double> qkv;      ///< projections for the next layer
+  std::optional<double> head;     ///< logits over the vocabulary, from the kernel's last residual
+  std::optional<double> whole;    ///< the same against a whole step of the evaluator
+  int64_t nearTies = 0;           ///< rows where the reference alone would choose other experts
+  int64_t wrongRows = 0;          ///< rows whose experts are not top-k of the kernel's own logits
+  /// The first difference that is too large: "qkv: row 2, channels 64..127 …"; or empty.
+  std::string difference;
+
+  /// Within the tolerances of models/reference/compare.h, dead rows zero.
+  bool passes() const;
+};
+
+struct Report {
+  std::vector<LaunchReport> launches;
+
+  bool passes() const;
+  /// The largest of each error, the sum of near-ties, the first difference.
+  LaunchReport largest() const;
+  /// A line a launch, with a heading; then the largest errors and the tolerances.
+  std::string table() const;
+};
+
+} // namespace megalith::check
+
+#endif // MEGALITH_TOOLS_CHECK_REPORT_H
