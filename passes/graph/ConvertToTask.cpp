@@ -359,10 +359,12 @@ private:
     StringRef score = op.getScore() == moe::Score::Sigmoid       ? "sigmoid"
                       : op.getOver() == moe::ScoreOver::Selected ? "softmax_selected"
                                                                  : "softmax";
-    build.stage("top_k", StageKind::TopK, op, {build.whole(*logits)}, {},
-                {build.key("experts", width(op.getLogits())), build.key("k", int64_t(op.getK())),
-                 build.key("score", score), build.key("renormalize", int64_t(op.getRenormalize()))},
-                false);
+    build.stage(
+        "top_k", StageKind::TopK, op, {build.whole(*logits)}, {},
+        {build.key("experts", width(op.getLogits())), build.key("k", int64_t(op.getK())),
+         build.key("score", score),
+         build.key("renormalize", Attribute(BoolAttr::get(op.getContext(), op.getRenormalize())))},
+        false);
     return success();
   }
 

@@ -29,7 +29,7 @@
 // CHECK: task.stage @merge merge
 // CHECK: task.stage @o_proj linear tiles 8 sms 8 {{.*}}@resid[0, d0 * 32] 2 x [32] previous] writes [@mid[0, d0 * 32] 2 x [32]] config {epilogue = "residual"
 // CHECK: task.stage @router linear {{.*}} config {epilogue = "logits"
-// CHECK: task.stage @top_k top_k
+// CHECK: task.stage @top_k top_k {{.*}} config {{.*}}renormalize = true
 // CHECK: task.weights @w_up n 256 k 256 {{.*}} gate_up
 // The experts take the rows that the router's stage left normed.
 // CHECK: task.stage @expert_up expert_up {{.*}} writes [@act[0, d0 * 16] 8 x [16]] {{.*}}shares_input = @router
