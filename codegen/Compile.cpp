@@ -228,6 +228,9 @@ private:
     if (options.cubins)
       if (llvm::Error error = staging.write("build.log", log))
         return error;
+    for (const auto &[name, text] : options.files)
+      if (llvm::Error error = staging.write(name, text))
+        return error;
     for (size_t i = 0; i < options.snapshots.size(); ++i) {
       const auto &[pass, text] = options.snapshots[i];
       if (llvm::Error error =

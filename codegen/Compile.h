@@ -24,6 +24,8 @@ struct CompileOptions {
   bool cubins = true; ///< false: no NVRTC; the plan then has no cubins and no resources
   /// (pass, IR after it), in order, saved as ir/NN-<pass>.mlir. None: no folder ir.
   std::vector<std::pair<std::string, std::string>> snapshots;
+  /// (name, text) of further files.
+  std::vector<std::pair<std::string, std::string>> files;
 };
 
 struct Artifact {

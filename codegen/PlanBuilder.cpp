@@ -55,7 +55,7 @@ public:
     plan.layers = facts.layers;
     plan.weightLayout = runtime::kWeightLayoutDigest;
     for (KernelOp kernel : kernels)
-      if (llvm::Error error = findAttention(kernel))
+      if (llvm::Error error = findModelShape(kernel))
         return error;
     for (KernelOp kernel : kernels)
       if (llvm::Error error = addKernel(kernel))
@@ -71,8 +71,11 @@ private:
   // Whole plan
   //===--------------------------------------------------------------------===//
 
-  llvm::Error findAttention(KernelOp kernel) {
+  llvm::Error findModelShape(KernelOp kernel) {
     for (auto stage : kernel.getOps<StageOp>()) {
+      if (stage.getKind() == StageKind::Embed)
+        if (auto vocab = stage.getConfig().getAs<IntegerAttr>("vocab"))
+          plan.vocab = vocab.getInt();
       if (stage.getKind() != StageKind::Attention)
         continue;
       auto heads = stage.getConfig().getAs<IntegerAttr>("kv_heads");

@@ -30,8 +30,9 @@ LogicalResult KernelLowering::lowerEmbed(StageOp stage) {
 }
 
 static StringRef expertWeights(StageOp stage) {
-  auto renormalize = stage.getConfig().getAs<BoolAttr>("renormalize");
-  bool isRenormalised = renormalize && renormalize.getValue();
+  // Written as an integer or a boolean.
+  auto renormalize = stage.getConfig().getAs<IntegerAttr>("renormalize");
+  bool isRenormalised = renormalize && !renormalize.getValue().isZero();
   StringRef score = configString(stage, "score");
   if (score == "softmax_selected" || (score == "softmax" && isRenormalised))
     return "softmax_renormalised"; // the sum over all experts cancels

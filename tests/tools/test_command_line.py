@@ -10,7 +10,7 @@ import pytest
 MEGALITH = os.path.abspath("tools/megalith/megalith")
 CONFIG = os.path.abspath("models/configs/qwen3-moe-small.test.json")
 M0 = os.path.abspath("tests/ir/task/m0.mlir")
-COMMANDS = ["import", "verify"]
+COMMANDS = ["import", "compile", "run", "verify"]
 
 
 def megalith(*words, cwd=None):
@@ -26,7 +26,7 @@ def replaced(words, folder):
 # The command line, the exit code, and what the line on stderr must say.
 MISTAKES = [
     # Which command.
-    ("", 2, "expected a command (import, verify"),
+    ("", 2, "expected a command (import, compile, run, verify"),
     ("imports CONFIG", 2, "got 'imports', did you mean import?"),
     ("frobnicate", 2, "got 'frobnicate'; see megalith --help"),
     ("--rows 1 import CONFIG", 2, "expected a command"),
@@ -53,7 +53,32 @@ MISTAKES = [
     ("import CONFIG --rows 99999999999999999999", 2, "but got '99999999999999999999'"),
     ("import CONFIG --max-context 1e5", 2, "--max-context: expected a number from 1"),
     ("verify M0 --cases many", 2, "--cases: expected a number from 0 to 10000 but got 'many'"),
+    ("compile CONFIG", 2, "expected --target <list> but got no such option; for example: megalith compile "),
+    ("compile CONFIG --target sm_90a", 2, "expected --rows <list> but got no such option"),
+    ("compile CONFIG --target sm_90a --rows 1", 2, "expected -o <folder> but got no such option"),
+    ("compile CONFIG --target sm_90 --rows 1 -o TMP/out", 2,
+     "--target: expected one of sm_90a, sm_100a but got 'sm_90'; did you mean sm_90a?"),
+    ("compile CONFIG --target h200 --rows 1 -o TMP/out", 2, "expected one of sm_90a, sm_100a but got 'h200'"),
+    ("compile CONFIG --target sm_90a, --rows 1 -o TMP/out", 2, "expected one of sm_90a, sm_100a but got ''"),
+    ("compile CONFIG --target sm_90a,sm_90a --rows 1 -o TMP/out", 2, "each value once but got 'sm_90a' twice"),
+    ("compile CONFIG --target sm_90a --rows 3 -o TMP/out", 2, "--rows: expected one of 1, 2, 4, 8 but got '3'"),
+    ("compile CONFIG --target sm_90a --rows 1,16 -o TMP/out", 2, "expected one of 1, 2, 4, 8 but got '16'"),
+    ("compile CONFIG --target sm_90a --rows 1 --sms 0 -o TMP/out", 2, "--sms: expected a number from 1 to 1024"),
+    ("compile CONFIG --target sm_90a --rows 1 --tp 2 -o TMP/out", 2, "--tp: expected 1 but got '2'"),
+    ("compile CONFIG --target sm_90a --rows 1 --save-ir=yes -o TMP/out", 2, "--save-ir: expected no value"),
+    ("run CONFIG --backend gpu", 2, "--backend: expected one of host, cuda but got 'gpu'"),
+    ("run CONFIG --context 1,x", 2, "--context: expected a number from 0 to 1048575 but got 'x'"),
+    ("run CONFIG --context 5,6 --new-rows 1", 2, "for each of the 2 sequences of --context but got 1"),
+    ("run CONFIG --context 5 --new-rows 0", 2, "--new-rows: expected a number from 1 to 16 but got '0'"),
+    ("run CONFIG --seed -1", 2, "--seed: expected a number from 0 to 4294967295 but got '-1'"),
+    ("run TMP --rows 2", 2, "--rows: expected with a config only, but got the folder of a plan"),
     # Files.
+    ("compile TMP/none.json --target sm_90a --rows 1 -o TMP/out", 1, "cannot read it: No such file or directory"),
+    ("compile CONFIG --target sm_90a --rows 1 -o TMP/empty.mlir", 1, "expected a folder but got a file"),
+    ("compile CONFIG --target sm_90a --rows 1 -o TMP/empty.mlir/out", 1, "expected a folder but got a file"),
+    ("compile CONFIG --target sm_90a --rows 1 -o /proc/out", 1, "cannot write into this folder"),
+    ("compile CONFIG --target sm_90a --rows 1 -o TMP/used", 1, "something else; move it away or choose another -o"),
+    ("run TMP", 1, "plan.json"),
     ("import TMP/none.json", 1, "cannot read it: No such file or directory; check the path"),
     ("import TMP", 1, "expected a Hugging Face config.json but got a folder; name the file"),
     ("import CONFIG --max-context 1000000", 1, "maximum context: expected 1 to max_position_embeddings"),
@@ -69,6 +94,7 @@ MISTAKES = [
 @pytest.mark.parametrize("words,code,says", MISTAKES, ids=[m[0] or "nothing" for m in MISTAKES])
 def test_mistake(words, code, says, tmp_path):
     (tmp_path / "empty.mlir").write_text("")
+    (tmp_path / "used/sm_90a/rows1").mkdir(parents=True)
     before = sorted(tmp_path.rglob("*"))
     done = megalith(*replaced(words, tmp_path))
     assert done.returncode == code, done.stderr

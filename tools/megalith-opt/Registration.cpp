@@ -5,6 +5,7 @@
 #include "ir/moe/Moe.h"
 #include "ir/task/Task.h"
 #include "passes/Passes.h"
+#include "passes/Pipelines.h"
 #include "passes/graph/GraphPasses.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -23,6 +24,7 @@ void registerPasses() {
   mlir::registerCSEPass();
   registerMegalithGraphPasses();
   registerMegalithPasses();
+  registerPipelines();
 }
 
 } // namespace megalith

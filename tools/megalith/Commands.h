@@ -17,7 +17,9 @@ struct Command {
   llvm::Error (*run)(const Arguments &arguments);
 };
 
+extern const Command kCompile;
 extern const Command kImport;
+extern const Command kRun;
 extern const Command kVerify;
 
 } // namespace megalith::cli

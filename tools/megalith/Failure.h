@@ -21,7 +21,7 @@ enum class Exit {
 /// An error with its exit code. The message is one line: what, expected, got, where, how to mend.
 class Failure : public llvm::ErrorInfo<Failure> {
 public:
-  static char ID;
+  static inline char ID;
   Failure(Exit code, std::string message) : code(code), text(std::move(message)) {}
 
   void log(llvm::raw_ostream &os) const override { os << text; }

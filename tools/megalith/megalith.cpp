@@ -9,9 +9,7 @@
 using namespace llvm;
 using namespace megalith::cli;
 
-char Failure::ID;
-
-static const Command *const kCommands[] = {&kImport, &kVerify};
+static const Command *const kCommands[] = {&kImport, &kCompile, &kRun, &kVerify};
 
 static std::string overview() {
   std::string text = "megalith: from a Mixture-of-Experts model's config to proved CUDA kernels\n\n"

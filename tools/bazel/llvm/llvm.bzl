@@ -13,6 +13,17 @@ def _impl(ctx):  # @llvm: the installed LLVM/MLIR 22
             ctx.symlink(f, "bin/" + f[len(bin) + 1:])
     for d in ["llvm", "llvm-c", "mlir", "mlir-c"]:
         ctx.symlink(include + "/" + d, "include/" + d)
-    ctx.template("BUILD", Label("//tools/bazel/llvm:llvm.BUILD"), {"%{LIB}": lib, "%{VERSION}": version.replace(".", "_")})
+    # What a program may need of LLVM and MLIR; the linker takes only what it does need.
+    static = [
+        "-l:" + f.basename
+        for f in ctx.path(lib).readdir()
+        if f.basename.endswith(".a") and (f.basename.startswith("libMLIR") or f.basename.startswith("libLLVM")) and
+           not [word for word in ["Test", "CAPI", "BOLT", "TableGen", "PDLL"] if word in f.basename]
+    ]
+    ctx.template("BUILD", Label("//tools/bazel/llvm:llvm.BUILD"), {
+        "%{LIB}": lib,
+        "%{STATIC}": "\", \"".join(sorted(static)),
+        "%{VERSION}": version.replace(".", "_"),
+    })
 
 llvm_configure = repository_rule(implementation = _impl, environ = ["LLVM_CONFIG"], local = True)

@@ -1,0 +1,75 @@
+//===- Pipelines.cpp - the passes from a config's graph to role regions -----===//
+
+#include "passes/Pipelines.h"
+
+#include "passes/Passes.h"
+#include "passes/graph/GraphPasses.h"
+
+#include "mlir/Pass/PassOptions.h"
+#include "mlir/Pass/PassRegistry.h"
+
+namespace megalith {
+
+std::vector<std::unique_ptr<mlir::Pass>> pipelinePasses(const PipelineOptions &options) {
+  std::vector<std::unique_ptr<mlir::Pass>> passes;
+  auto add = [&](std::unique_ptr<mlir::Pass> pass) { passes.push_back(std::move(pass)); };
+
+  // What is computed. A launch must hold a layer's attention to the next one's projections before
+  // anything is fused, since an exchange inside a launch costs less than one across.
+  add(createCutLaunches());
+  // From here on there are no tensors, only stages and the buffers between them. Fusion is part of
+  // it: op by op there would be twenty exchanges a layer.
+  add(createConvertToTask({.target = options.target, .sms = options.sms}));
+
+  // Who computes it. Slices first: how many SMs a stage uses decides where its tiles go, and both
+  // decide which SM reads what from which.
+  add(createChooseTiles());
+  add(createAssignSms());
+
+  // Waiting for what. Exact dependences need tiles in their places; a wait that another implies is
+  // dropped before it gets a protocol.
+  add(createMaterializeExchanges());
+  add(createElideExchanges());
+
+  // With what. Streams first, as their ring brings edges of its own; then protocols, which say
+  // which buffers and edges there are; last memory, which must hold them all and gives the ring
+  // what is left.
+  add(createPlanStreams());
+  add(createSelectProtocol());
+  add(createPlanMemory());
+
+  // All decisions are made: write them down as straight lines of each warp role, which is what is
+  // proved and printed.
+  add(createLowerToRoles());
+  return passes;
+}
+
+void addTo(mlir::OpPassManager &manager, std::unique_ptr<mlir::Pass> pass) {
+  if (pass->getOpName() == task::KernelOp::getOperationName())
+    manager.addNestedPass<task::KernelOp>(std::move(pass));
+  else
+    manager.addPass(std::move(pass));
+}
+
+namespace {
+
+struct CommandLineOptions : mlir::PassPipelineOptions<CommandLineOptions> {
+  Option<std::string> target{*this, "target", llvm::cl::desc("NVRTC architecture"),
+                             llvm::cl::init(PipelineOptions().target)};
+  Option<int64_t> sms{*this, "sms", llvm::cl::desc("SMs, one CTA on each"),
+                      llvm::cl::init(PipelineOptions().sms)};
+};
+
+} // namespace
+
+void registerPipelines() {
+  // The pass manager verifies the IR after every pass.
+  mlir::PassPipelineRegistration<CommandLineOptions>(
+      "megalith-pipeline", "from a module with a moe.step to kernels at role level",
+      [](mlir::OpPassManager &manager, const CommandLineOptions &options) {
+        for (auto &pass : pipelinePasses({.target = options.target, .sms = options.sms}))
+          addTo(manager, std::move(pass));
+      });
+}
+
+} // namespace megalith

@@ -1,0 +1,34 @@
+//===- Pipelines.h - the passes from a config's graph to role regions -------===//
+#ifndef MEGALITH_PASSES_PIPELINES_H
+#define MEGALITH_PASSES_PIPELINES_H
+
+#include "mlir/Pass/Pass.h"
+#include "mlir/Pass/PassManager.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace megalith {
+
+/// What the kernels are for.
+struct PipelineOptions {
+  std::string target = "sm_90a"; ///< NVRTC architecture
+  int64_t sms = 132;             ///< CTAs of every launch
+};
+
+/// The passes in order, from a module with a moe.step to one with a task.kernel at role level for
+/// each different launch. Each works on the module or on every kernel (its getOpName()). The proof
+/// is not among them: see passes/verify.
+std::vector<std::unique_ptr<mlir::Pass>> pipelinePasses(const PipelineOptions &options);
+
+/// Adds a pass to a module's pass manager, nested if it works on kernels.
+void addTo(mlir::OpPassManager &manager, std::unique_ptr<mlir::Pass> pass);
+
+/// Makes --megalith-pipeline=target=…,sms=… known to megalith-opt.
+void registerPipelines();
+
+} // namespace megalith
+
+#endif // MEGALITH_PASSES_PIPELINES_H

@@ -1,0 +1,137 @@
+//===- Compile.cpp - megalith compile ---------------------------------------===//
+
+#include "tools/megalith/Commands.h"
+#include "tools/megalith/Compilation.h"
+#include "tools/megalith/Files.h"
+
+#include "llvm/ADT/SmallString.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace llvm;
+
+namespace megalith::cli {
+
+/// What NVRTC said of a plan's kernels, a line each.
+static std::string resourceTable(const Artifact &artifact) {
+  const runtime::Plan &plan = artifact.plan;
+  std::string text = formatv("{0}, rows {1}, {2} SMs: {3} launches a step, in {4}\n", plan.target,
+                             plan.rows, plan.sms, plan.launches.size(), artifact.folder);
+  text += formatv("  {0,-24}{1,10}{2,8}{3,10}{4,10}\n", "kernel", "registers", "spills", "smem",
+                  "code");
+  for (const runtime::Kernel &kernel : plan.kernels) {
+    if (kernel.resources)
+      text +=
+          formatv("  {0,-24}{1,10}{2,8}{3,10}{4,10}\n", kernel.name, kernel.resources->registers,
+                  kernel.resources->spillBytes, kernel.smemBytes, kernel.resources->codeBytes);
+    else
+      text += formatv("  {0,-24}{1,10}{1,8}{2,10}{1,10}\n", kernel.name, "-", kernel.smemBytes);
+  }
+  return text;
+}
+
+static Expected<std::vector<CompileRequest>> readRequests(const Arguments &arguments) {
+  Expected<std::vector<StringRef>> targetNames = arguments.choices("target", targets());
+  if (!targetNames)
+    return targetNames.takeError();
+  Expected<std::vector<StringRef>> rows = arguments.choices("rows", rowsBuckets());
+  if (!rows)
+    return rows.takeError();
+  Expected<int64_t> sms = arguments.integer("sms", 1, 1024, 0);
+  if (!sms)
+    return sms.takeError();
+  if (Expected<StringRef> tp = arguments.choice("tp", {"1"}); !tp)
+    return tp.takeError();
+  Expected<std::string> config = readText(arguments.positional(), "a Hugging Face config.json");
+  if (!config)
+    return config.takeError();
+
+  std::vector<CompileRequest> requests;
+  for (StringRef target : *targetNames)
+    for (StringRef bucket : *rows)
+      requests.push_back({.config = *config,
+                          .source = arguments.positional().str(),
+                          .target = target.str(),
+                          .rows = bucket.front() - '0',
+                          .sms = *sms ? *sms : defaultSms(target),
+                          .saveIr = arguments.has("save-ir"),
+                          .cubins = !arguments.has("no-cubins")});
+  return requests;
+}
+
+/// Before the work:
+/// whether the artifact's place can be written, and holds nothing else.
+static Error checkPlace(StringRef out, const CompileRequest &request) {
+  SmallString<128> place(out), plan;
+  sys::path::append(place, request.target, "rows" + Twine(request.rows));
+  sys::path::append(plan, place, kPlanFile);
+  if (sys::fs::exists(place) && !sys::fs::exists(plan))
+    return failure(Exit::Input,
+                   "{0}: expected nothing or an earlier artifact (with {1}) to replace, but got "
+                   "something else; move it away or choose another -o",
+                   place, kPlanFile);
+  StringRef parent = place;
+  while (!parent.empty() && !sys::fs::exists(parent))
+    parent = sys::path::parent_path(parent);
+  if (parent.empty())
+    parent = ".";
+  if (!sys::fs::is_directory(parent))
+    return failure(Exit::Input, "{0}: expected a folder but got a file; choose another -o", parent);
+  // Permissions do not tell all: try.
+  SmallString<128> model(parent), probe;
+  sys::path::append(model, ".megalith-%%%%%%%%");
+  sys::fs::createUniquePath(model, probe, /*MakeAbsolute=*/false);
+  if (auto code = sys::fs::create_directory(probe, /*IgnoreExisting=*/false))
+    return failure(Exit::Input, "{0}: cannot write into this folder: {1}; choose another -o",
+                   parent, code.message());
+  sys::fs::remove(probe);
+  return Error::success();
+}
+
+static Error runCompile(const Arguments &arguments) {
+  StringRef out = arguments.text("o");
+  Expected<std::vector<CompileRequest>> requests = readRequests(arguments);
+  if (!requests)
+    return requests.takeError();
+  for (const CompileRequest &request : *requests)
+    if (Error error = checkPlace(out, request))
+      return error;
+  // All that can be refused comes before anything is written.
+  std::vector<std::unique_ptr<Compilation>> compilations;
+  for (const CompileRequest &request : *requests) {
+    auto progress = [label = formatv("{0} rows {1}: ", request.target, request.rows).str()](
+                        StringRef work) { errs() << label << work << "\n"; };
+    auto compilation = Compilation::create(request, progress);
+    if (!compilation)
+      return compilation.takeError();
+    compilations.push_back(std::move(*compilation));
+  }
+  for (auto &compilation : compilations) {
+    Expected<Artifact> artifact = compilation->write(out);
+    if (!artifact)
+      return artifact.takeError();
+    if (Error error = writeText("", resourceTable(*artifact)))
+      return error;
+  }
+  return Error::success();
+}
+
+static constexpr Option kOptions[] = {
+    {"target", "<list>", "architectures, by commas: sm_90a, sm_100a", true},
+    {"rows", "<list>", "most live rows of a step, by commas: 1, 2, 4, 8", true},
+    {"o", "<folder>", "output: <target>/rows<n>/ in it, written whole or not at all", true},
+    {"sms", "<n>", "SMs to use (132 for sm_90a, 148 for sm_100a)"},
+    {"tp", "<n>", "ranks of tensor parallelism; only 1 (1)"},
+    {"save-ir", "", "also write the IR after each pass"},
+    {"no-cubins", "", "sources only, without NVRTC"},
+};
+
+const Command kCompile = {
+    {"compile", "from a config to proved kernels: sources, cubins, plan.json", "<config.json>",
+     "a Hugging Face config of type qwen3_moe or mixtral", kOptions,
+     "megalith compile models/configs/qwen3-30b-a3b.json --target sm_90a --rows 1 -o out"},
+    runCompile,
+};
+
+} // namespace megalith::cli
