@@ -181,6 +181,10 @@ LogicalResult KernelLowering::lowerMerge(StageOp stage) {
         poller.signal("mparts_full");
       },
       list);
+  if (isAliased()) { // before the first rows overwrite them; here, because merge is on every SM
+    poller.wait(names::kAttentionDone);
+    poller.wait(names::kMergeDone);
+  }
 
   Steps epilogue(stage, Role::Epilogue);
   requireLaunchWait(stage, Role::Epilogue, epilogue);

@@ -120,7 +120,6 @@ static AccessAttr rowsOf(StageOp stage, AccessAttr buffer) {
 void KernelLowering::loadRows(StageOp stage) {
   AccessAttr input = inputOf(stage);
   Steps steps(stage, Role::Poller);
-  requireAttentionDone(steps);
   steps.acquire("x_free");
   StringRef source = input.getBuffer().getValue();
   std::string rows = (stage.getSymName() + "::In").str();
@@ -313,7 +312,6 @@ LogicalResult KernelLowering::lowerExpertDown(StageOp stage) {
   forExperts(stage, producer, [&] { stream(stage, producer, /*isExpert=*/true); });
 
   Steps poller(stage, Role::Poller);
-  requireAttentionDone(poller);
   std::string words = (input.getBuffer().getValue() + "_words").str();
   forExperts(stage, poller, [&] {
     poller.acquire("act_free", "const int slot");

@@ -178,14 +178,6 @@ bool KernelLowering::isAliased() {
   return static_cast<bool>(kernel.lookup<EdgeOp>(ref(names::kAttentionDone)));
 }
 
-void KernelLowering::requireAttentionDone(Steps &steps) {
-  if (attentionWaited || !isAliased())
-    return;
-  steps.wait(names::kAttentionDone);
-  steps.wait(names::kMergeDone);
-  attentionWaited = true;
-}
-
 //===----------------------------------------------------------------------===//
 // Accesses and declarations
 //===----------------------------------------------------------------------===//

@@ -109,8 +109,7 @@ private:
   void requireLaunchWait(StageOp stage, Role role, Steps &steps);
   /// The poller's launch_wait, re-arming and launch_dependents.
   void prologue(Steps &steps);
-  /// Waits, once, until attention's buffers may be overwritten, if any buffer shares their bytes.
-  void requireAttentionDone(Steps &steps);
+  /// Do later buffers share the bytes of attention's?
   bool isAliased();
 
   // Expressions and accesses
@@ -136,7 +135,6 @@ private:
   StageOp prologueStage; ///< its poller ends with the prologue, or begins with it
   bool prologueFirst = false;
   std::array<int64_t, 4> launchWaited{}; ///< by role: SMs [0, n) have launch-waited
-  bool attentionWaited = false;
 };
 
 } // namespace megalith::task

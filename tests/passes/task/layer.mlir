@@ -92,10 +92,13 @@
 // TIGHT: attention_append
 // TIGHT: task.signal @attention_done
 // TIGHT: task.stage @merge
+// TIGHT: role poller
+// TIGHT: task.signal @mparts_full
+// TIGHT: task.wait @attention_done
+// TIGHT-NEXT: task.wait @merge_done
 // TIGHT: role epilogue
+// TIGHT: task.release @mparts_free
 // TIGHT: task.signal @merge_done
 // TIGHT: task.stage @o_proj
 // TIGHT: role poller
-// TIGHT-NEXT: task.wait @attention_done
-// TIGHT-NEXT: task.wait @merge_done
 // TIGHT-NEXT: task.acquire @x_free
