@@ -36,8 +36,7 @@ void KernelLowering::declareAttention(StageOp stage) {
                                  << qHeads << ", " << kvHeads << ", " << dim << ", " << ropeDim
                                  << ", " << mergePartsOf(stage) << ", QkNorm::" << norm << ", "
                                  << llvm::format("%.8ef", configFloat(stage, "eps").value_or(0))
-                                 << ", "
-                                 << llvm::format("%.8ef", configFloat(stage, "scale").value_or(1))
+                                 << ", " << llvm::format("%.8ef", *configFloat(stage, "scale"))
                                  << ", " << pages << ", " << (ropeDim ? buffer("inv_freq") : "-1")
                                  << ", " << buffer("q_gain") << ", " << buffer("k_gain") << ">";
   set(stage, "base", base);

@@ -140,7 +140,7 @@ void KernelLowering::normRows(StageOp stage, Steps &steps) {
   FlatSymbolRefAttr gain = configSymbol(stage, "gain");
   set(stage, "Norm",
       "RmsNorm<In, " + (gain ? gain.getValue() : StringRef("kWeightless")) + ", " +
-          floatText(configFloat(stage, "eps").value_or(1e-6)) + ">");
+          floatText(*configFloat(stage, "eps")) + ">");
   AccessAttr rows = rowsOf(stage, whole(names::kInput));
   SmallVector<AccessAttr> reads = {rows};
   if (gain)

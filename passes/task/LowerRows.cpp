@@ -30,27 +30,18 @@ LogicalResult KernelLowering::lowerEmbed(StageOp stage) {
 }
 
 static StringRef expertWeights(StageOp stage) {
-  // Written as an integer or a boolean.
-  auto renormalize = stage.getConfig().getAs<IntegerAttr>("renormalize");
-  bool isRenormalised = renormalize && !renormalize.getValue().isZero();
+  bool isRenormalised = stage.getConfig().getAs<BoolAttr>("renormalize").getValue();
   StringRef score = configString(stage, "score");
-  if (score == "softmax_selected" || (score == "softmax" && isRenormalised))
-    return "softmax_renormalised"; // the sum over all experts cancels
-  if (score == "softmax")
-    return "softmax";
   if (score == "sigmoid")
     return isRenormalised ? "sigmoid_renormalised" : "sigmoid";
-  return {};
+  // Over the selected, or renormalised to them: the sum over all experts cancels.
+  return score == "softmax_selected" || isRenormalised ? "softmax_renormalised" : "softmax";
 }
 
 LogicalResult KernelLowering::lowerTopK(StageOp stage) {
   auto logits = cast<AccessAttr>(stage.getReads()[0]);
   StringRef source = logits.getBuffer().getValue(), name = stage.getSymName();
   StringRef weights = expertWeights(stage);
-  if (weights.empty())
-    return stage.emitOpError() << "expected score 'softmax', 'softmax_selected' or 'sigmoid', but "
-                                  "got '"
-                               << configString(stage, "score") << "'";
   if (!exchange(source))
     return stage.emitOpError() << "expected to read the logits from an exchange";
   auto buffer = [&](StringRef key) {

@@ -1,5 +1,7 @@
 #include "passes/task/Stages.h"
 
+#include "llvm/ADT/StringExtras.h"
+
 using namespace mlir;
 
 namespace megalith::task {
@@ -95,13 +97,59 @@ bool hasStaticTiles(StageOp stage) {
 // The form of a stage
 //===----------------------------------------------------------------------===//
 
-static ArrayRef<StringLiteral> keysOf(StageKind kind) {
-  static constexpr StringLiteral kEmbed[] = {"hidden"};
-  static constexpr StringLiteral kLinear[] = {"n", "k", "unit"};
-  static constexpr StringLiteral kAttention[] = {"q_heads", "kv_heads", "head_dim"};
-  static constexpr StringLiteral kMerge[] = {"q_heads", "head_dim"};
-  static constexpr StringLiteral kTopK[] = {"experts", "k"};
-  static constexpr StringLiteral kExpert[] = {"n", "k", "unit", "experts", "top_k"};
+namespace {
+enum class KeyType { Int, Float, Bool, Symbol, Choice };
+
+/// A semantic key of `config`. `choices`: of a Choice, separated by spaces.
+struct Key {
+  StringLiteral name;
+  KeyType type;
+  bool isRequired = false;
+  StringLiteral choices = "";
+};
+} // namespace
+
+// The closed list of what a kind's config may say: a key that no pass reads would change nothing,
+// silently.
+static ArrayRef<Key> keysOf(StageKind kind) {
+  using enum KeyType;
+  static constexpr Key kEmbed[] = {{"hidden", Int, true}, {"vocab", Int}};
+  static constexpr Key kLinear[] = {{"n", Int, true},
+                                    {"k", Int, true},
+                                    {"unit", Int, true},
+                                    {"epilogue", Choice, true, "store qkv residual logits head"},
+                                    {"norm", Choice, false, "none rms"},
+                                    {"eps", Float},
+                                    {"gain", Symbol},
+                                    {"shares_input", Symbol}};
+  static constexpr Key kAttention[] = {
+      {"q_heads", Int, true},  {"kv_heads", Int, true},
+      {"head_dim", Int, true}, {"scale", Float, true},
+      {"rope_theta", Float},   {"rope_dim", Int},
+      {"inv_freq", Symbol},    {"qk_norm", Choice, true, "none head"},
+      {"eps", Float},          {"q_gain", Symbol},
+      {"k_gain", Symbol},      {"max_positions", Int}};
+  static constexpr Key kMerge[] = {{"q_heads", Int, true}, {"head_dim", Int, true}};
+  static constexpr Key kTopK[] = {{"experts", Int, true},
+                                  {"k", Int, true},
+                                  {"score", Choice, true, "softmax softmax_selected sigmoid"},
+                                  {"renormalize", Bool, true},
+                                  {"bias", Symbol},
+                                  {"routing_in", Symbol},
+                                  {"routing_out", Symbol}};
+  static constexpr Key kExpertUp[] = {{"n", Int, true},
+                                      {"k", Int, true},
+                                      {"unit", Int, true},
+                                      {"experts", Int, true},
+                                      {"top_k", Int, true},
+                                      {"activation", Choice, true, "silu"},
+                                      {"norm", Choice, false, "none rms"},
+                                      {"eps", Float},
+                                      {"gain", Symbol},
+                                      {"shares_input", Symbol}};
+  static constexpr Key kExpertDown[] = {
+      {"n", Int, true},       {"k", Int, true},     {"unit", Int, true},
+      {"experts", Int, true}, {"top_k", Int, true}, {"epilogue", Choice, true, "combine_residual"}};
   switch (kind) {
   case StageKind::Embed:
     return kEmbed;
@@ -114,10 +162,72 @@ static ArrayRef<StringLiteral> keysOf(StageKind kind) {
   case StageKind::TopK:
     return kTopK;
   case StageKind::ExpertUp:
+    return kExpertUp;
   case StageKind::ExpertDown:
-    return kExpert;
+    return kExpertDown;
   }
   return {};
+}
+
+static LogicalResult checkKey(StageOp stage, const Key &key, Attribute value) {
+  auto refuse = [&](StringRef what) {
+    return stage.emitOpError() << "expected config key '" << key.name << "' to be " << what
+                               << ", but got " << value;
+  };
+  switch (key.type) {
+  case KeyType::Int:
+    return isa<IntegerAttr>(value) && !isa<BoolAttr>(value) ? success() : refuse("an integer");
+  case KeyType::Float:
+    return isa<FloatAttr>(value) ? success() : refuse("a float");
+  case KeyType::Bool:
+    return isa<BoolAttr>(value) ? success() : refuse("true or false");
+  case KeyType::Symbol:
+    if (auto ref = dyn_cast<FlatSymbolRefAttr>(value))
+      if (SymbolTable::lookupSymbolIn(kernelOf(stage), ref))
+        return success();
+    return refuse("a symbol of this kernel");
+  case KeyType::Choice: {
+    SmallVector<StringRef> choices;
+    key.choices.split(choices, ' ');
+    auto text = dyn_cast<StringAttr>(value);
+    if (text && llvm::is_contained(choices, text.getValue()))
+      return success();
+    return refuse(("one of " + key.choices).str());
+  }
+  }
+  return success();
+}
+
+// Capitals, `base` and k + capital are what the lowering adds for the printer.
+static bool isPrinted(StringRef name) {
+  return name == "base" || llvm::isUpper(name.front()) ||
+         (name.size() > 1 && name.front() == 'k' && llvm::isUpper(name[1]));
+}
+
+static LogicalResult checkConfig(StageOp stage) {
+  ArrayRef<Key> keys = keysOf(stage.getKind());
+  for (const Key &key : keys)
+    if (Attribute value = stage.getConfig().get(key.name)) {
+      if (failed(checkKey(stage, key, value)))
+        return failure();
+    } else if (key.isRequired) {
+      return stage.emitOpError() << "expected config to hold '" << key.name << "'";
+    }
+  for (NamedAttribute entry : stage.getConfig())
+    if (!isPrinted(entry.getName()) &&
+        llvm::none_of(keys, [&](const Key &key) { return key.name == entry.getName(); }))
+      return stage.emitOpError() << "config key '" << entry.getName().getValue()
+                                 << "' means nothing to a " << stringifyStageKind(stage.getKind())
+                                 << " stage";
+  bool hasNorm = configString(stage, "norm") == "rms" || configString(stage, "qk_norm") == "head";
+  if (hasNorm && !configFloat(stage, "eps"))
+    return stage.emitOpError() << "expected config to hold 'eps', since the stage norms";
+  bool hasRope = configFloat(stage, "rope_theta") || configInt(stage, "rope_dim").value_or(0);
+  if (hasRope && !configSymbol(stage, "inv_freq"))
+    return stage.emitOpError() << "expected config to hold 'inv_freq', since positions rotate";
+  if (configSymbol(stage, "q_gain") != nullptr && !configSymbol(stage, "k_gain"))
+    return stage.emitOpError() << "expected config to hold 'k_gain' beside 'q_gain'";
+  return success();
 }
 
 static LogicalResult checkGemv(StageOp stage) {
@@ -161,9 +271,8 @@ static LogicalResult checkGemv(StageOp stage) {
 LogicalResult checkStages(KernelOp kernel) {
   unsigned routers = 0;
   for (auto stage : kernel.getOps<StageOp>()) {
-    for (StringRef key : keysOf(stage.getKind()))
-      if (!configInt(stage, key))
-        return stage.emitOpError() << "expected config to hold the integer '" << key << "'";
+    if (failed(checkConfig(stage)))
+      return failure();
     if (isGemv(stage) && failed(checkGemv(stage)))
       return failure();
     if (stage.getKind() == StageKind::TopK && ++routers > 1)

@@ -52,7 +52,53 @@ task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
 // A stage without the numbers of its kind.
 task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
   task.buffer @x [1, 128] bf16 global value {crossing}
-  // expected-error @+1 {{expected config to hold the integer 'head_dim'}}
+  // expected-error @+1 {{expected config to hold 'head_dim'}}
   task.stage @merge merge reads [@x[0, 0] 1 x [128] previous] writes [] config {q_heads = 2} {
+  }
+}
+
+// -----
+
+// A key of the wrong type is not taken for an absent one.
+task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
+  task.buffer @logits [1, 16] f32 global value {crossing}
+  // expected-error @+1 {{expected config key 'renormalize' to be true or false, but got 1 : i64}}
+  task.stage @top_k top_k reads [@logits[0, 0] 1 x [16] previous] writes []
+      config {experts = 16, k = 1, score = "softmax", renormalize = 1} {
+  }
+}
+
+// -----
+
+// A choice that no device function has.
+task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
+  task.buffer @logits [1, 16] f32 global value {crossing}
+  // expected-error @+1 {{expected config key 'score' to be one of softmax softmax_selected sigmoid, but got "entmax"}}
+  task.stage @top_k top_k reads [@logits[0, 0] 1 x [16] previous] writes []
+      config {experts = 16, k = 1, score = "entmax", renormalize = true} {
+  }
+}
+
+// -----
+
+// A key that nobody would read.
+task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
+  task.buffer @partials [32, 66] f32 global value {crossing}
+  // expected-error @+1 {{config key 'window' means nothing to a merge stage}}
+  task.stage @merge merge reads [@partials[0, 0] 32 x [66] previous] writes []
+      config {q_heads = 1, head_dim = 64, window = 128} {
+  }
+}
+
+// -----
+
+// A norm without its epsilon.
+task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
+  task.buffer @x [1, 128] bf16 global immutable {slot = 0}
+  task.buffer @out [1, 128] bf16 global written {slot = 1}
+  task.weights @w n 128 k 128 slot 2 rows ["w"]
+  // expected-error @+1 {{expected config to hold 'eps', since the stage norms}}
+  task.stage @s linear tiles 4 sms 4 reads [@x[0, 0] 1 x [128], @w[d0 * 16, 0] 16 x [1]]
+      writes [@out[0, d0 * 32] 1 x [32]] config {n = 128, k = 128, unit = 16, epilogue = "store", norm = "rms"} {
   }
 }

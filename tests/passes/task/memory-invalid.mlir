@@ -15,11 +15,11 @@ module attributes {megalith.model = "Mixtral-8x7B"} {
         reads [@x[0, 0] 8 x [4096], @w_router[d0, 0] 1 x [8]] writes [@logits[0, d0 * 2] 8 x [2]]
         config {n = 8, k = 4096, unit = 1, epilogue = "logits"} {
     }
-    task.stage @top_k top_k reads [@logits[0, 0] 8 x [8]] writes [] config {experts = 8, k = 2} {
+    task.stage @top_k top_k reads [@logits[0, 0] 8 x [8]] writes [] config {experts = 8, k = 2, score = "softmax", renormalize = true} {
     }
     task.stage @expert_up expert_up tiles 128 sms 128
         reads [@w_up[d0 * 112, 0] 112 x [8]] writes [@act[0, d0 * 112] 16 x [112]]
-        config {n = 28672, k = 4096, unit = 112, experts = 8, top_k = 2, shares_input = @router} {
+        config {n = 28672, k = 4096, unit = 112, experts = 8, top_k = 2, activation = "silu", shares_input = @router} {
     }
     task.stage @expert_down expert_down tiles 128 sms 128
         reads [@act[0, 0] 16 x [14336], @w_down[d0 * 16, 0] 16 x [28], @resid[0, d0 * 32] 8 x [32] previous]

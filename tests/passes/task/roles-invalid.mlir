@@ -17,7 +17,7 @@ task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
 // expected-error @+1 {{expected stages without role regions, but it is at role level}}
 task.kernel @k "toy" target "sm_90a" sms 4 rows 1 smem 0 {
   task.buffer @logits [1, 2] f32 global immutable {slot = 0}
-  task.stage @s top_k reads [@logits[0, 0] 1 x [2]] writes [] config {experts = 2, k = 1} {
+  task.stage @s top_k reads [@logits[0, 0] 1 x [2]] writes [] config {experts = 2, k = 1, score = "softmax", renormalize = true} {
     task.role poller {
     }
   }
@@ -25,11 +25,22 @@ task.kernel @k "toy" target "sm_90a" sms 4 rows 1 smem 0 {
 
 // -----
 
+// What a linear stage writes must be words or an output.
 task.kernel @k "toy" target "sm_90a" sms 4 rows 1 smem 1024 {
-  task.buffer @logits [1, 16] f32 global immutable {slot = 0}
-  task.buffer @logits_rows [1, 16] f32 smem scratch
-  task.buffer @routing [1, 16] i32 smem scratch
-  // expected-error @+1 {{expected score 'softmax', 'softmax_selected' or 'sigmoid', but got 'entmax'}}
-  task.stage @top_k top_k reads [@logits[0, 0] 1 x [16]] writes [] config {experts = 16, k = 1, score = "entmax"} {
+  task.buffer @x [1, 128] bf16 global immutable {slot = 0}
+  task.buffer @y [1, 128] bf16 global immutable {slot = 1}
+  task.weights @w n 128 k 128 slot 2 rows ["w"]
+  task.buffer @xs [1, 128] bf16 smem scratch
+  task.buffer @part [128, 8] f32 smem scratch
+  task.edge 0 @w_full bytes producer -> consumer {slots = 2}
+  task.edge 1 @w_free credit consumer -> producer {slots = 2, arrivals = 8}
+  task.ring @ring 2 x 4096 full @w_full free @w_free
+  task.edge 2 @x_full mbarrier poller -> consumer
+  task.edge 3 @x_free credit consumer -> poller {arrivals = 8}
+  task.edge 4 @p_full mbarrier consumer -> epilogue {arrivals = 8}
+  task.edge 5 @p_free credit epilogue -> consumer
+  // expected-error @+1 {{expected a linear stage to write an exchange or, without a residual, a written buffer, but it writes @y}}
+  task.stage @s linear tiles 4 sms 4 reads [@x[0, 0] 1 x [128], @w[d0 * 16, 0] 16 x [1]]
+      writes [@y[0, d0 * 32] 1 x [32]] config {n = 128, k = 128, unit = 16, epilogue = "store"} {
   }
 }
