@@ -87,7 +87,11 @@ Error Compilation::runPasses() {
         message = diagnostic.str();
       return mlir::success();
     });
-    if (mlir::failed(manager.run(*module)))
+    const bool failed = mlir::failed(manager.run(*module));
+    // Without the operation's name that MLIR puts in front.
+    if (StringRef(message).starts_with("'"))
+      message = StringRef(message).split("' op ").second.str();
+    if (failed)
       return failure(Exit::Input, "{0}: rows {1}, {2}: {3} ({4})", request.source, request.rows,
                      request.target, message, name);
     names.push_back(name);

@@ -1,0 +1,99 @@
+"""megalith compile, run and verify on whole small models."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+MEGALITH = os.path.abspath("tools/megalith/megalith")
+CONFIGS = Path("models/configs").resolve()
+QWEN = str(CONFIGS / "qwen3-moe-small.test.json")
+MIXTRAL = str(CONFIGS / "mixtral-small.test.json")
+
+
+def megalith(*words, code=0):
+    done = subprocess.run([MEGALITH, *map(str, words)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == code, done.stderr[-2000:] + done.stdout
+    return done
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory):
+    """A compiled small model, sources only."""
+    out = tmp_path_factory.mktemp("artifact") / "out"
+    megalith("compile", QWEN, "--target", "sm_90a", "--rows", "2", "--sms", 6, "-o", out, "--no-cubins", "--save-ir")
+    return out / "sm_90a/rows2"
+
+
+def test_files(artifact):
+    assert sorted(f.name for f in artifact.iterdir()) == ["ir", "kernels", "kernels.mlir", "model.mlir", "plan.json"]
+    assert sorted(f.name for f in (artifact / "kernels").iterdir()) == ["embed.cu", "last.cu", "layer.cu"]
+    steps = sorted(f.name for f in (artifact / "ir").iterdir())
+    assert steps[0].endswith("moe-cut-launches.mlir") and steps[-1].endswith("task-lower-to-roles.mlir")
+    plan = json.loads((artifact / "plan.json").read_text())
+    assert [k["kernel"] for k in plan["launches"]] == ["embed", "layer", "layer", "last"]
+    assert (plan["rows"], plan["sms"], plan["target"], plan["vocab"]) == (2, 6, "sm_90a", 512)
+
+
+def test_same_command_same_bytes(artifact, tmp_path):
+    for _ in range(2):  # the second replaces the first
+        megalith("compile", QWEN, "--target", "sm_90a", "--rows", "2", "--sms", 6, "-o", tmp_path, "--no-cubins")
+    for file in ["plan.json", "kernels.mlir", "kernels/layer.cu"]:
+        assert (tmp_path / "sm_90a/rows2" / file).read_bytes() == (artifact / file).read_bytes()
+    assert not (tmp_path / "sm_90a/rows2/ir").exists()
+    assert [f.name for f in (tmp_path / "sm_90a").iterdir()] == ["rows2"]
+
+
+@pytest.mark.parametrize("config", [QWEN, MIXTRAL], ids=["qwen", "mixtral"])
+def test_run_a_config(config):
+    done = megalith("run", config, "--sms", 4, "--rows", 4, "--context", "70,0", "--new-rows", "2,1", "--repeat", 2)
+    assert re.findall(r"^  (\d) +\w+ +[-\d] ", done.stdout, flags=re.M) == ["0", "1", "2", "3"]
+    assert "FAILS" not in done.stdout
+    assert "2 more runs, all with the same bits" in done.stdout
+
+
+def test_run_an_artifact(artifact):
+    assert "rows 2, 6 SMs, on host" in megalith("run", artifact).stdout
+
+
+def test_run_one_layer(artifact):
+    done = megalith("run", artifact, "--layer", 1, "--context", 129, "--repeat", 2)
+    assert re.findall(r"^  (\d) +layer +1 ", done.stdout, flags=re.M) == ["2"]
+
+
+def test_wrong_kernels_are_noticed(artifact, tmp_path):
+    """A kernel that leaves expert weights as they are runs, and is told apart: exit code 4."""
+    broken = tmp_path / "rows2"
+    shutil.copytree(artifact, broken)
+    source = broken / "kernels/layer.cu"
+    text = source.read_text()
+    changed = text.replace("ExpertWeights::softmax_renormalised", "ExpertWeights::softmax")
+    assert changed != text
+    source.write_text(changed)
+    done = megalith("run", broken, code=4)
+    assert "FAILS" in done.stdout
+    assert done.stderr.splitlines()[-1].startswith("megalith run: error: expected results within tolerance")
+
+
+def test_a_layer_that_is_not_there(artifact):
+    done = megalith("run", artifact, "--layer", 3, code=2)
+    assert done.stderr == "megalith run: error: --layer: expected 0 to 2 but got '3'\n"
+
+
+def test_more_rows_than_the_bucket(artifact):
+    done = megalith("run", artifact, "--context", 1, "--new-rows", 3, code=2)
+    assert "expected at most 2 rows in a step, as the plan was compiled for, but got 3" in done.stderr
+
+
+def test_a_bucket_that_does_not_fit(tmp_path):
+    """Refused by name, and the bucket that fits is not written either."""
+    done = megalith("compile", CONFIGS / "mixtral-8x7b.json", "--target", "sm_90a", "--rows", "1,8", "-o",
+                    tmp_path / "out", "--no-cubins", code=1)
+    line = done.stderr.splitlines()[-1]
+    assert re.search(r"mixtral-8x7b\.json: rows 8, sm_90a: rows bucket 8 of mixtral-8x7b does not fit sm_90a: needs "
+                     r"\d+ bytes of shared memory of \d+; compile smaller buckets", line)
+    assert not (tmp_path / "out").exists()
