@@ -113,7 +113,7 @@ struct Key {
 // silently.
 static ArrayRef<Key> keysOf(StageKind kind) {
   using enum KeyType;
-  static constexpr Key kEmbed[] = {{"hidden", Int, true}, {"vocab", Int}};
+  static constexpr Key kEmbed[] = {{"hidden", Int, true}, {"vocab", Int}, {"unit", Int}};
   static constexpr Key kLinear[] = {{"n", Int, true},
                                     {"k", Int, true},
                                     {"unit", Int, true},
