@@ -8,18 +8,15 @@
 #include "codegen/Writer.h"
 #include "codegen/headers.h"
 #include "runtime/nvrtc.h"
+#include "tests/codegen/emit/Format.h"
 #include "tests/codegen/emit/Kernel.h"
 
 #include "mlir/IR/Builders.h"
-#include "llvm/ADT/ScopeExit.h"
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/Program.h"
-#include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
 using namespace megalith;
 using namespace megalith::task;
+using megalith::test::formatFindings;
 using megalith::test::Kernels;
 
 TEST_CASE("an emitted kernel compiles for both targets without spills") {
@@ -59,30 +56,6 @@ TEST_CASE("the PTX shows each wait and signal under its edge's name") {
         "// megalith wait @h_words relaxed.gpu", "// megalith signal @h_words relaxed.gpu",
         "// megalith signal @p_full release.cta"})
     CHECK_THAT(compiled->ptx, Catch::Matchers::Contains(mark));
-}
-
-/// What `clang-format --dry-run` says about `source`; nullopt without clang-format.
-static std::optional<std::string> formatFindings(const std::string &source) {
-  auto tool = llvm::sys::findProgramByName("clang-format");
-  if (!tool) {
-    WARN("skipped: clang-format is not installed");
-    return std::nullopt;
-  }
-  llvm::SmallString<128> folder;
-  REQUIRE(!llvm::sys::fs::createUniqueDirectory("format", folder));
-  auto cleanUp = llvm::scope_exit([&] { llvm::sys::fs::remove_directories(folder); });
-  const std::string file = (folder + "/kernel.cu").str(), log = (folder + "/log").str();
-  {
-    std::error_code error;
-    llvm::raw_fd_ostream(file, error) << source;
-    REQUIRE(!error);
-  }
-  const StringRef arguments[] = {*tool, "--style=file:.clang-format", "--dry-run", "-Werror", file};
-  const std::optional<StringRef> redirects[] = {std::nullopt, std::nullopt, StringRef(log)};
-  llvm::sys::ExecuteAndWait(*tool, arguments, std::nullopt, redirects);
-  auto text = llvm::MemoryBuffer::getFile(log);
-  REQUIRE(text);
-  return (*text)->getBuffer().str();
 }
 
 TEST_CASE("an emitted kernel is clang-format clean, long lines too") {
