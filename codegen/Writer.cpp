@@ -11,15 +11,22 @@ using llvm::StringRef;
 
 namespace megalith {
 
+/// Whether a bracket opens or closes at text[i]; a comparison or an arrow is none.
+static bool opens(StringRef text, size_t i) {
+  return text[i] == '(' || (text[i] == '<' && i > 0 && text[i - 1] != ' ');
+}
+static bool closes(StringRef text, size_t i) {
+  return text[i] == ')' || (text[i] == '>' && i > 0 && text[i - 1] != ' ' && text[i - 1] != '-');
+}
+
 /// The items of a group's content, each with the separator after it.
 static llvm::SmallVector<StringRef> itemsOf(StringRef content) {
   llvm::SmallVector<StringRef> items;
   int depth = 0;
   size_t start = 0;
   for (size_t i = 0; i < content.size(); ++i) {
-    const bool isArrow = content[i] == '>' && i > 0 && content[i - 1] == '-';
-    depth += StringRef("(<").contains(content[i]);
-    depth -= !isArrow && StringRef(")>").contains(content[i]);
+    depth += opens(content, i);
+    depth -= closes(content, i);
     if ((content[i] == ',' || content[i] == ';') && depth == 0) {
       items.push_back(content.slice(start, i + 1).ltrim());
       start = i + 1;
@@ -36,11 +43,9 @@ static std::pair<size_t, size_t> groupToBreak(StringRef text) {
   bool isBestCall = false;
   llvm::SmallVector<size_t> open;
   for (size_t i = 1; i < text.size(); ++i) {
-    const bool isTemplate = text[i] == '<' && text[i - 1] != ' ';
-    if (text[i] == '(' || isTemplate)
+    if (opens(text, i))
       open.push_back(i);
-    else if (!open.empty() &&
-             (text[i] == ')' || (text[i] == '>' && text[i - 1] != '-' && text[i - 1] != ' '))) {
+    else if (!open.empty() && closes(text, i)) {
       const size_t start = open.pop_back_val();
       if (!open.empty())
         continue;

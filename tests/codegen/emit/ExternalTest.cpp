@@ -99,6 +99,13 @@ TEST_CASE("each kind of long line is broken as clang-format breaks it") {
            "more_of_them; ++e)");
   out.line("f(e);");
   out.dedent();
+  for (const char *index : {"entry", "entry_of_all_experts"}) {
+    const std::string name = index;
+    out.open("for (int " + name + " = 0; " + name + " < platform::ld_shared<int32_t>(&" +
+             "routing_table<top_k>(cta)->active); ++" + name + ")");
+    out.line("f(" + name + ");");
+    out.dedent();
+  }
   out.line("const Column column = gathered_column<expert_up, expert_up::In, 8>(cta, expert.pairs, "
            "expert.count_and_more);");
   out.line("poll_expert<act_words, act_rows_of_this_stage>(cta, first_argument_of_many, "
