@@ -8,12 +8,12 @@
 
 #include "codegen/Compile.h"
 #include "models/Import.h"
+#include "passes/Pipelines.h"
 #include "runtime/nvrtc.h"
 #include "tests/codegen/emit/Format.h"
 #include "tools/megalith-opt/Registration.h"
 
 #include "mlir/Pass/PassManager.h"
-#include "mlir/Pass/PassRegistry.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -30,24 +30,9 @@ std::string textOf(const std::string &file) {
   return (*text)->getBuffer().str();
 }
 
-/// The pipeline for one target, as megalith-opt takes it.
-std::string pipeline(llvm::StringRef target, int sms) {
-  return ("builtin.module(moe-cut-launches,moe-convert-to-task{target=" + target +
-          " sms=" + std::to_string(sms) +
-          "},task.kernel(task-choose-tiles,task-assign-sms,task-materialize-exchanges,"
-          "task-elide-exchanges,task-plan-streams),task-select-protocol,"
-          "task.kernel(task-plan-memory,task-lower-to-roles))")
-      .str();
-}
-
 /// Compiles a config, writes below `folder`.
 llvm::Expected<Artifact> compile(const std::string &config, llvm::StringRef target, int sms,
                                  int rows, llvm::StringRef folder, bool cubins) {
-  static const bool once = [] {
-    registerPasses();
-    return true;
-  }();
-  REQUIRE(once);
   mlir::DialectRegistry registry;
   registerDialects(registry);
   mlir::MLIRContext context(registry);
@@ -56,14 +41,13 @@ llvm::Expected<Artifact> compile(const std::string &config, llvm::StringRef targ
     return module.takeError();
   const ModelFacts facts = collectFacts(**module, "model");
   mlir::PassManager manager(&context);
-  REQUIRE(succeeded(mlir::parsePassPipeline(
-      llvm::StringRef(pipeline(target, sms)).drop_front(15).drop_back(), manager)));
+  for (auto &pass : pipelinePasses({.target = target.str(), .sms = sms}))
+    addTo(manager, std::move(pass));
   REQUIRE(succeeded(manager.run(**module)));
   CompileOptions options;
   options.outDir = folder.str();
   options.cubins = cubins;
   options.emit.origin = config;
-  options.emit.pipeline = pipeline(target, sms);
   return compileKernels(**module, facts, options);
 }
 
@@ -98,13 +82,11 @@ void check(const std::string &config, llvm::StringRef target, int sms, int rows,
 
 } // namespace
 
-TEST_CASE("Qwen3-30B-A3B for both targets") {
+TEST_CASE("Qwen3-30B-A3B and Mixtral-8x7B for both targets") {
+  // Compiling takes most of the time, so each target and each model is compiled once.
   check("models/configs/qwen3-30b-a3b.json", "sm_90a", 132, 1);
-  check("models/configs/qwen3-30b-a3b.json", "sm_100a", 148, 1);
-}
-
-TEST_CASE("Mixtral-8x7B for both targets") {
-  check("models/configs/mixtral-8x7b.json", "sm_90a", 132, 1);
+  check("models/configs/qwen3-30b-a3b.json", "sm_100a", 148, 1, /*cubins=*/false);
+  check("models/configs/mixtral-8x7b.json", "sm_90a", 132, 1, /*cubins=*/false);
   check("models/configs/mixtral-8x7b.json", "sm_100a", 148, 1);
 }
 
@@ -112,5 +94,5 @@ TEST_CASE("the small models in every bucket") {
   for (const char *config :
        {"models/configs/qwen3-moe-small.test.json", "models/configs/mixtral-small.test.json"})
     for (int rows : {1, 2, 4, 8})
-      check(config, "sm_90a", 8, rows, /*cubins=*/rows == 8);
+      check(config, "sm_90a", 8, rows, /*cubins=*/false);
 }
