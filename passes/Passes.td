@@ -56,9 +56,10 @@ def SelectProtocol : Task_Pass<"task-select-protocol", "::mlir::ModuleOp"> {
 def PlanMemory : Task_Pass<"task-plan-memory", "::megalith::task::KernelOp"> {
   let summary = "places of barriers, buffers and ring in shared memory";
   let description = [{
-    Declares the buffers of the hand-offs with offset, stride and guard, and gives the ring what is left. Tries, in
-    this order: all slots wanted; attention's buffers over those of the dense phase (alias groups, with the edges
-    `@attention_done` and `@merge_done`); single slots; both.
+    Declares the buffers of the hand-offs with offset, stride and guard, and gives the ring what is left. If that is
+    less than `ring-floor`, attention's buffers share bytes with those of the dense phase (alias groups, with the edges
+    `@attention_done` and `@merge_done`); if it is still less than half, slots become single too,
+    attention's first.
 
     Error: the kernel does not fit, by rows bucket, model, target and bytes. The model's name is the module's attribute
     `megalith.model`.
@@ -66,7 +67,7 @@ def PlanMemory : Task_Pass<"task-plan-memory", "::megalith::task::KernelOp"> {
   let options = [
     Option<"sharedBytes", "shared-bytes", "int64_t", "0", "Shared memory of a CTA; 0: what the target has">,
     Option<"reserve", "reserve", "int64_t", "1024", "Bytes left unused">,
-    Option<"ringFloor", "ring-floor", "int64_t", "65536", "Bytes of ring worth tightening the rest for">,
+    Option<"ringFloor", "ring-floor", "int64_t", "98304", "Bytes of ring worth sharing other bytes for">,
     Option<"ringSlots", "ring-slots", "int64_t", "64", "Most slots of the ring">,
   ];
 }

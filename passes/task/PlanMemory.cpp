@@ -35,6 +35,9 @@ std::optional<int64_t> sharedMemoryOf(StringRef target) {
 struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
   using PlanMemoryBase::PlanMemoryBase;
 
+  /// How many slots buffers get.
+  enum class Slots { Wanted, SingleInAttention, Single };
+
   /// A plan being tried.
   struct Layout {
     std::vector<Handoff> buffers;
@@ -69,23 +72,29 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
   // Choosing
   //===--------------------------------------------------------------------===//
 
-  /// The first of ever tighter layouts that leaves the ring what it wants, else the last that
-  /// leaves it two slots.
+  /// The first of ever tighter layouts that leaves the ring what is wanted of it, else the tightest
+  /// that leaves it two slots. Sharing bytes costs two waits a launch, single slots a wait an
+  /// expert.
   std::optional<Layout> choose() {
+    struct Attempt {
+      Slots slots;
+      bool isAliased;
+      int64_t floor;
+    };
     std::optional<Layout> fitting;
     int64_t least = INT64_MAX;
-    for (bool isTight : {false, true})
-      for (bool isAliased : {false, true}) {
-        if (isAliased && !canAlias())
-          continue;
-        Layout layout = lay(isTight, isAliased);
-        least = std::min(least, used(layout, leastSlots()));
-        if (used(layout, leastSlots()) > budget)
-          continue;
-        fitting = layout;
-        if (!ring || slotsLeft(layout) * ring.getSlotBytes() >= ringFloor)
-          return layout;
-      }
+    for (Attempt attempt : {Attempt{Slots::Wanted, false, ringFloor},
+                            Attempt{Slots::Wanted, canAlias(), ringFloor / 2},
+                            Attempt{Slots::SingleInAttention, canAlias(), ringFloor / 2},
+                            Attempt{Slots::Single, canAlias(), 0}}) {
+      Layout layout = lay(attempt.slots, attempt.isAliased);
+      least = std::min(least, used(layout, leastSlots()));
+      if (used(layout, leastSlots()) > budget)
+        continue;
+      fitting = layout;
+      if (!ring || slotsLeft(layout) * ring.getSlotBytes() >= attempt.floor)
+        return layout;
+    }
     if (fitting)
       return fitting;
     KernelOp kernel = getOperation();
@@ -117,7 +126,7 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
     return hasAttention && isDense;
   }
 
-  Layout lay(bool isTight, bool isAliased) {
+  Layout lay(Slots slots, bool isAliased) {
     Layout layout{handoffsOf(getOperation()), {}, isAliased};
     int64_t at = 0;
     int64_t phaseEnd[2] = {0, 0};
@@ -128,7 +137,8 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
     };
     layout.offsets.resize(layout.buffers.size());
     for (auto [buffer, offset] : llvm::zip(layout.buffers, layout.offsets)) {
-      if (isTight)
+      if (slots == Slots::Single ||
+          (slots == Slots::SingleInAttention && buffer.phase == Phase::Attention))
         buffer.slots = buffer.minSlots;
       if (!isAliased || buffer.phase == Phase::Both)
         offset = place(at, buffer);

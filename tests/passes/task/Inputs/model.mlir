@@ -1,4 +1,4 @@
-// A small model as a graph: three equal layers of attention and experts, one row.
+// A small model as a graph: three equal layers of attention and experts, two rows.
 moe.weight @embed_tokens [512, 256] of bf16 from "model.embed_tokens.weight"
 moe.weight @input_norm [256] of bf16 from "model.layers.{layer}.input_layernorm.weight"
 moe.weight @mlp_norm [256] of bf16 from "model.layers.{layer}.post_attention_layernorm.weight"
