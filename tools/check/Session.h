@@ -61,11 +61,11 @@ public:
 
   const runtime::Plan &plan() const { return executor->getPlan(); }
 
-  /// Runs a workload launch by launch against the reference.
-  llvm::Expected<Report> compare(const Workload &workload);
+  /// Runs a workload launch by launch against the reference; `outcome`: what `run` would return.
+  llvm::Expected<Report> compare(const Workload &workload, Outcome *outcome = nullptr);
 
-  /// Runs a workload in one go a step. `launchBase`: number of its first launch, which chooses the
-  /// sets; `delaySeed`: of the start delays, with kLaunchDelays.
+  /// Runs a workload in one go a step, from poisoned scratch. `launchBase`: number of its first
+  /// launch, which chooses the sets; `delaySeed`: of the start delays, with kLaunchDelays.
   llvm::Expected<Outcome> run(const Workload &workload, uint64_t launchBase = 0,
                               uint64_t delaySeed = 0);
 
@@ -79,6 +79,7 @@ private:
       : module(module), options(options), weights(options.weightSeed) {}
 
   llvm::Error load(const Workload &workload, uint64_t launchBase, uint64_t delaySeed);
+  llvm::Error poison(const runtime::Buffer &buffer);
   llvm::Error fillCache(int64_t layer, const Workload &workload);
   llvm::Error begin(const Workload &workload, int64_t step);
   llvm::Error writeInputs(const Workload &workload, int64_t step);
@@ -88,7 +89,7 @@ private:
   llvm::Error compareKv(int64_t layer, LaunchReport &report);
   llvm::Error compareResult(int64_t launch, const Matrix &residual, LaunchReport &report);
   llvm::Error compareWhole(LaunchReport &report);
-  llvm::Expected<Outcome::StepOutcome> outcome();
+  llvm::Expected<Outcome::StepOutcome> stepOutcome();
   llvm::Expected<Matrix> read(llvm::StringRef buffer, int64_t launch);
   llvm::Error write(llvm::StringRef buffer, int64_t launch, const Matrix &values);
   bool isLast(int64_t launch) const { return launch + 1 == int64_t(plan().launches.size()); }
