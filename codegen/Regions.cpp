@@ -179,6 +179,18 @@ private:
     return condition;
   }
 
+  // Loops stay rolled: a role's code runs about once a launch, so what unrolling would save it
+  // loses in the instruction cache, which all roles of an SM share.
+  static bool isRolled(Operation &op) {
+    auto loop = dyn_cast<ForOp>(op);
+    if (!loop)
+      return false;
+    AffineMapAttr trips = loop.getTrips().getMap();
+    bool isSingle = trips && llvm::is_contained(trips.getValue().getResults(),
+                                                getAffineConstantExpr(1, op.getContext()));
+    return !isSingle || loop.getIterate();
+  }
+
   LogicalResult loop(ForOp op) {
     const std::string index = op.getIndex().str();
     std::string head;
@@ -194,7 +206,10 @@ private:
     }
     Block &body = op.getBody().front();
     // One step is one statement, except a loop over tiles, which declares their list before it.
-    const bool isBraced = !llvm::hasSingleElement(body) || declaresName(body.front());
+    const bool isBraced =
+        !llvm::hasSingleElement(body) || declaresName(body.front()) || isRolled(body.front());
+    if (isRolled(*op))
+      out.line("MEGALITH_UNROLL(1)");
     out.open(head + (isBraced ? " {" : ""));
     dims.push_back(index);
     LogicalResult result = steps(body);

@@ -95,12 +95,13 @@ struct Patience {
   uint64_t since = 0;
 
   /// True once args.deadline_ns (0: never) have passed since the first call.
-  template <class Cta> MEGALITH_DEVICE bool lost(const Cta &cta) {
+  MEGALITH_DEVICE bool lost(const LaunchArgs &args) {
     const uint64_t now = platform::now_ns();
     if (since == 0)
       since = now;
-    return cta.args.deadline_ns != 0 && now - since > cta.args.deadline_ns;
+    return args.deadline_ns != 0 && now - since > args.deadline_ns;
   }
+  template <class Cta> MEGALITH_DEVICE bool lost(const Cta &cta) { return lost(cta.args); }
 };
 
 /// Test hook (kLaunchDelays): every SM starts up to 2^16 ns late, by a hash of (delay_seed, launch,

@@ -45,17 +45,25 @@ template <class... Edges, class Cta> MEGALITH_DEVICE void setup(const Cta &cta) 
   platform::cta_sync();
 }
 
+namespace detail {
+/// The rest of a wait that did not pass at once. Out of line: it is long, every wait has one, and
+/// all roles share the SM's instruction cache.
+MEGALITH_COLD void await_slowly(const LaunchArgs &args, uint64_t *barrier, uint32_t parity,
+                                uint32_t edge, uint32_t use, uint64_t n) {
+  Patience patience;
+  while (!platform::mbarrier_try_wait(barrier, parity))
+    if (patience.lost(args))
+      platform::fail(args.fault, edge, use + 1, use, n);
+}
+} // namespace detail
+
 /// Blocks until phase `parity` of the slot's barrier is over. All lanes look for themselves, so
 /// each of them may read what a bulk copy brought.
 template <class E, class Cta>
 MEGALITH_DEVICE void await_phase(const Cta &cta, int slot, uint32_t parity, uint32_t use) {
   uint64_t *barrier = E::barrier(cta, slot);
-  if (platform::mbarrier_try_wait(barrier, parity))
-    return;
-  Patience patience;
-  while (!platform::mbarrier_try_wait(barrier, parity))
-    if (patience.lost(cta))
-      platform::fail(cta.args.fault, E::kId, use + 1, use, cta.n);
+  if (!platform::mbarrier_try_wait(barrier, parity))
+    detail::await_slowly(cta.args, barrier, parity, E::kId, use, cta.n);
 }
 
 /// Waits for the next use of E to be signalled and returns its slot. Whole warp.

@@ -388,8 +388,8 @@ MEGALITH_DEVICE void poll_pause(const void *) {}
 
 /// Leaves a fault record for the host (the first one wins) and ends the kernel. `edge` is
 /// plan.json's number; what `expected` and `seen` count depends on the edge's protocol.
-[[noreturn]] MEGALITH_DEVICE void fail(FaultRecord *record, uint32_t edge, uint64_t expected,
-                                       uint64_t seen, uint64_t launch = 0) {
+[[noreturn]] MEGALITH_COLD void fail(FaultRecord *record, uint32_t edge, uint64_t expected,
+                                     uint64_t seen, uint64_t launch = 0) {
   uint32_t previous = 1;
   if (record)
     asm volatile("atom.relaxed.sys.global.cas.b32 %0, [%1], 0, 2;"

@@ -3,11 +3,14 @@
 
 #include "runtime/abi.h"
 
-/// Prefix of every function that kernels call.
+/// Prefix of every function that kernels call; COLD for what is long and rarely runs, kept out of
+/// line.
 #ifdef MEGALITH_HOST
 #define MEGALITH_DEVICE inline
+#define MEGALITH_COLD inline
 #else
 #define MEGALITH_DEVICE __device__ __forceinline__
+#define MEGALITH_COLD inline __device__ __noinline__
 #endif
 
 namespace megalith {

@@ -99,7 +99,8 @@ TEST_CASE("trips are affine bounds, symbols or tiles") {
   kernels.nth<ForOp>(1).setIterate("AttentionTiles<attention>");
   CHECK_THAT(kernels.emit(),
              Contains("    AttentionTiles<attention> m_list(*cta.args.step, cta.sm);\n"
-                      "    for (AttentionTiles<attention>::Tile m; m_list.next(m);)\n"));
+                      "    MEGALITH_UNROLL(1)\n"
+                      "    for (AttentionTiles<attention>::Tile m; m_list.next(m);)"));
 }
 
 TEST_CASE("affine text keeps its meaning") {

@@ -48,6 +48,7 @@ task.kernel @tiles_test "test" target "sm_100a" sms 148 rows 4 smem 8192 {
     // CHECK-NEXT:   // attention
     // CHECK-NEXT:   if (cta.sm < 100) {
     // CHECK-NEXT:     AttentionTiles<attention> tile_list(*cta.args.step, cta.sm);
+    // CHECK-NEXT:     MEGALITH_UNROLL(1)
     // CHECK-NEXT:     for (AttentionTiles<attention>::Tile tile; tile_list.next(tile);) {
     // CHECK-NEXT:       poll_qkv_tile<attention, Previous<qkv_words>>(cta, tile, 0);
     // CHECK-NEXT:       signal<qkv_full>(cta);

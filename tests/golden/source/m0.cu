@@ -70,12 +70,14 @@ struct linear2 : Linear<w2, 128, 256, 16> {
 
 MEGALITH_DEVICE void producer(Cta &cta) {
   // norm_linear1
+  MEGALITH_UNROLL(1)
   for (int m = 0; m < 4; ++m)
     for (int b = 0; b < 1; ++b) {
       acquire<w_free>(cta);
       copy_piece<w_full, ring, norm_linear1>(cta, m, b);
     }
   // linear2
+  MEGALITH_UNROLL(1)
   for (int m = 0; m < 2; ++m)
     for (int b = 0; b < 1; ++b) {
       acquire<w_free>(cta);
@@ -103,6 +105,7 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
     wait<x_full>(cta);
     rms_norm<norm_linear1::Norm>(cta);
     const Column column = dense_column<norm_linear1, xs>(cta);
+    MEGALITH_UNROLL(1)
     for (int m = 0; m < 4; ++m) {
       Fragment sum = {};
       for (int b = 0; b < 1; ++b) {
@@ -120,6 +123,7 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
   {
     wait<x_full>(cta);
     const Column column = dense_column<linear2, linear2::In>(cta);
+    MEGALITH_UNROLL(1)
     for (int m = 0; m < 2; ++m) {
       Fragment sum = {};
       for (int b = 0; b < 1; ++b) {
@@ -138,6 +142,7 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
 MEGALITH_DEVICE void epilogue(Cta &cta) {
   // norm_linear1
   launch_wait();
+  MEGALITH_UNROLL(1)
   for (int m = 0; m < 4; ++m) {
     const int place = wait<p_full>(cta);
     const Fragment sum = sum_chunks<part>(cta, place);
@@ -145,6 +150,7 @@ MEGALITH_DEVICE void epilogue(Cta &cta) {
     epilogue_words<norm_linear1, h_words>(cta, m, sum);
   }
   // linear2
+  MEGALITH_UNROLL(1)
   for (int m = 0; m < 2; ++m) {
     const int place = wait<p_full>(cta);
     const Fragment sum = sum_chunks<part>(cta, place);
