@@ -11,9 +11,24 @@ static int indexOf(Role role) {
   return static_cast<int>(role);
 }
 
-Machine::Machine(KernelOp kernel, const Valuation &valuation)
-    : kernel(kernel), valuation(valuation), sms(kernel.getSms()),
-      dependentsLaunched(kernel.getSms()) {
+Declarations::Declarations(KernelOp kernel) {
+  SmallVector<BufferOp> planned;
+  for (Operation &op : kernel.getBody().front()) {
+    if (auto symbol = dyn_cast<SymbolOpInterface>(op))
+      byName[symbol.getNameAttr()] = &op;
+    if (auto buffer = dyn_cast<BufferOp>(op);
+        buffer && buffer.getSpace() == Space::Smem && buffer.getOffset())
+      planned.push_back(buffer);
+  }
+  for (BufferOp buffer : planned)
+    for (BufferOp other : planned)
+      if (other != buffer && *other.getOffset() < *buffer.getOffset() + buffer.byteSize() &&
+          *buffer.getOffset() < *other.getOffset() + other.byteSize())
+        overlaps[buffer].push_back(other);
+}
+
+Machine::Machine(KernelOp kernel, const Declarations &names, const Valuation &valuation)
+    : kernel(kernel), names(names), sms(kernel.getSms()), dependentsLaunched(kernel.getSms()) {
   for (int64_t sm = 0; sm < kernel.getSms(); ++sm)
     for (int role = 0; role < kRoles; ++role) {
       Thread &thread = threads.emplace_back();
@@ -23,7 +38,7 @@ Machine::Machine(KernelOp kernel, const Valuation &valuation)
       for (const Step &step : thread.steps)
         if (auto compute = dyn_cast<ComputeOp>(step.op))
           for (auto access : compute.getWrites().getAsRange<AccessAttr>())
-            if (auto exchange = kernel.lookup<ExchangeOp>(access.getBuffer()))
+            if (auto exchange = names.lookup<ExchangeOp>(access.getBuffer()))
               ++publishersLeft[exchange];
     }
 }
@@ -58,7 +73,7 @@ LogicalResult Machine::run() {
 
 bool Machine::step(Thread &thread) {
   const Step &now = thread.steps[thread.next];
-  auto edgeNamed = [&](FlatSymbolRefAttr name) { return kernel.lookup<EdgeOp>(name); };
+  auto edgeNamed = [&](FlatSymbolRefAttr name) { return names.lookup<EdgeOp>(name); };
   bool passes =
       TypeSwitch<Operation *, bool>(now.op)
           .Case([&](WaitOp op) { return waitFor(thread, edgeNamed(op.getEdgeAttr()), 0); })
@@ -76,7 +91,7 @@ bool Machine::step(Thread &thread) {
       .Case([&](ReleaseOp op) { signal(thread, edgeNamed(op.getEdgeAttr()), op); })
       .Case([&](CopyOp op) {
         access(thread, now, op.getSource(), /*isWrite=*/false);
-        accessRing(thread, now, kernel.lookup<RingOp>(op.getRingAttr()), /*isWrite=*/true);
+        accessRing(thread, now, names.lookup<RingOp>(op.getRingAttr()), /*isWrite=*/true);
         signal(thread, edgeNamed(op.getEdgeAttr()), op);
       })
       .Case([&](PollOp op) {
@@ -87,13 +102,13 @@ bool Machine::step(Thread &thread) {
         for (auto read : op.getReads().getAsRange<AccessAttr>())
           access(thread, now, read, /*isWrite=*/false);
         if (op.getRingAttr())
-          accessRing(thread, now, kernel.lookup<RingOp>(op.getRingAttr()), /*isWrite=*/false);
+          accessRing(thread, now, names.lookup<RingOp>(op.getRingAttr()), /*isWrite=*/false);
         for (auto write : op.getWrites().getAsRange<AccessAttr>())
           access(thread, now, write, /*isWrite=*/true);
       })
       .Case([&](RearmOp op) {
         requireLaunchWait(thread, op, "re-arming a set");
-        auto &times = rearmed[kernel.lookup<ExchangeOp>(op.getExchangeAttr())];
+        auto &times = rearmed[names.lookup<ExchangeOp>(op.getExchangeAttr())];
         times.resize(kernel.getSms());
         ++times[thread.sm];
       })
@@ -162,7 +177,7 @@ Coverage &Machine::coverage(Operation *decl, int64_t rows, int64_t cols) {
 Coverage::Key Machine::keyOf(AccessAttr access, const Step &step, int64_t sm) {
   if (!access.getTable())
     return {};
-  auto table = kernel.lookup<TableOp>(access.getTable());
+  auto table = names.lookup<TableOp>(access.getTable());
   int64_t argument = evalAll(access.getAt().getValue(), step.dims).front();
   int64_t identity = reinterpret_cast<intptr_t>(table.getOperation());
   if (table.getAxiom() == Axiom::Uniform)
@@ -172,13 +187,13 @@ Coverage::Key Machine::keyOf(AccessAttr access, const Step &step, int64_t sm) {
 
 bool Machine::poll(Thread &thread, PollOp op, const Step &step) {
   for (auto access : op.getReads().getAsRange<AccessAttr>()) {
-    auto exchange = kernel.lookup<ExchangeOp>(access.getBuffer());
+    auto exchange = names.lookup<ExchangeOp>(access.getBuffer());
     if (access.getSet() == Set::Previous)
       continue; // written by the launch before this one
     Rect rect = rectOf(access, step.dims);
     Coverage &words = coverage(exchange, exchange.rows(), exchange.cols());
-    bool isDirect = !access.getTable() ||
-                    kernel.lookup<TableOp>(access.getTable()).getAxiom() == Axiom::Uniform;
+    bool isDirect =
+        !access.getTable() || names.lookup<TableOp>(access.getTable()).getAxiom() == Axiom::Uniform;
     // Rows behind a partition table are written by whoever its axiom says: wait for all publishers.
     if (isDirect ? !words.contains(keyOf(access, step, thread.sm), rect)
                  : publishersLeft.lookup(exchange) > 0)
@@ -221,7 +236,7 @@ void Machine::access(Thread &thread, const Step &step, AccessAttr access, bool i
   Rect rect = rectOf(access, step.dims);
   if (rect.empty())
     return;
-  Operation *decl = SymbolTable::lookupSymbolIn(kernel, access.getBuffer());
+  Operation *decl = names.find(access.getBuffer());
   auto checkBounds = [&](int64_t rows, int64_t cols) {
     if (rect.row >= 0 && rect.col >= 0 && rect.row + rect.rows <= rows &&
         rect.col + rect.cols <= cols)
@@ -288,7 +303,7 @@ void Machine::accessSmem(Thread &thread, const Step &step, BufferOp buffer, cons
                          bool isWrite) {
   int role = indexOf(thread.role);
   int64_t use = 0;
-  if (auto guard = kernel.lookup<EdgeOp>(buffer.getGuardAttr())) {
+  if (auto guard = names.lookup<EdgeOp>(buffer.getGuardAttr())) {
     EdgeState &edge = sms[thread.sm].edges[guard];
     bool isReader = llvm::any_of(guard.getTo().getAsRange<RoleAttr>(),
                                  [&](RoleAttr to) { return to.getValue() == thread.role; });
@@ -309,15 +324,11 @@ void Machine::accessSmem(Thread &thread, const Step &step, BufferOp buffer, cons
   Record record{thread.role, thread.clock[role], rect, isWrite, step.op};
   order(thread, step, buffer, slot, record);
   // Buffers planned over the same bytes: any two accesses conflict.
-  if (buffer.getOffset())
-    for (auto other : kernel.getOps<BufferOp>())
-      if (other != buffer && other.getOffset() && other.getSpace() == Space::Smem &&
-          *other.getOffset() < *buffer.getOffset() + buffer.byteSize() &&
-          *buffer.getOffset() < *other.getOffset() + other.byteSize()) {
-        Record all{thread.role, record.clock, {0, other.rows(), 0, other.cols()}, true, step.op};
-        for (int64_t s = 0; s < other.getSlots(); ++s)
-          order(thread, step, other, s, all);
-      }
+  for (BufferOp other : names.overlapping(buffer)) {
+    Record all{thread.role, record.clock, {0, other.rows(), 0, other.cols()}, true, step.op};
+    for (int64_t s = 0; s < other.getSlots(); ++s)
+      order(thread, step, other, s, all);
+  }
 
   Memory &memory = sms[thread.sm].memory[buffer];
   auto [filling, isNew] = memory.fillings.try_emplace(use, buffer.rows(), buffer.cols());
@@ -340,7 +351,7 @@ void Machine::accessSmem(Thread &thread, const Step &step, BufferOp buffer, cons
 }
 
 void Machine::accessRing(Thread &thread, const Step &step, RingOp ring, bool isWrite) {
-  EdgeState &full = sms[thread.sm].edges[kernel.lookup<EdgeOp>(ring.getFullAttr())];
+  EdgeState &full = sms[thread.sm].edges[names.lookup<EdgeOp>(ring.getFullAttr())];
   int role = indexOf(thread.role);
   int64_t use = isWrite ? full.signals : full.waits[role] - 1;
   if (use < 0) {
@@ -373,7 +384,7 @@ void Machine::reportBlocked() {
   auto blocker =
       [&](Thread &thread) -> Thread & { // whom it waits for; polls wait on any SM's epilogue
     auto name = thread.steps[thread.next].op->getAttrOfType<FlatSymbolRefAttr>("edge");
-    return threads[thread.sm * kRoles + indexOf(kernel.lookup<EdgeOp>(name).getFrom())];
+    return threads[thread.sm * kRoles + indexOf(names.lookup<EdgeOp>(name).getFrom())];
   };
   auto isOnCircle = [&](Thread &thread) {
     Thread *at = &thread;
@@ -392,7 +403,7 @@ void Machine::reportBlocked() {
         continue;
       const Step &step = thread.steps[thread.next];
       auto name = step.op->getAttrOfType<FlatSymbolRefAttr>("edge");
-      auto edge = kernel.lookup<EdgeOp>(name);
+      auto edge = names.lookup<EdgeOp>(name);
       bool isPoll = isa<PollOp>(step.op);
       auto isStuckPublisher = [&](Thread &other) {
         return other.role == edge.getFrom() && !other.done();
@@ -431,7 +442,7 @@ void Machine::checkUses(int64_t sm) {
     }
   }
   for (auto ring : kernel.getOps<RingOp>()) {
-    int64_t copies = sms[sm].edges[kernel.lookup<EdgeOp>(ring.getFullAttr())].signals;
+    int64_t copies = sms[sm].edges[names.lookup<EdgeOp>(ring.getFullAttr())].signals;
     if (int64_t reads = sms[sm].ringReads[ring]; reads != copies)
       fault(ring, sm) << "receives " << copies << " pieces, of which only the first " << reads
                       << " are read";

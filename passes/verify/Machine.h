@@ -20,10 +20,32 @@ namespace megalith::verify {
 inline constexpr int kRoles = 4;
 using Clock = std::array<int64_t, kRoles>;
 
+/// A kernel's declarations by name, looked up millions of times a proof, and what shares bytes with
+/// what.
+class Declarations {
+public:
+  explicit Declarations(task::KernelOp kernel);
+
+  /// The declaration of that name, or null if there is none of that kind.
+  template <typename OpT> OpT lookup(mlir::FlatSymbolRefAttr ref) const {
+    return ref ? llvm::dyn_cast_or_null<OpT>(find(ref)) : OpT();
+  }
+  mlir::Operation *find(mlir::FlatSymbolRefAttr ref) const { return byName.lookup(ref.getAttr()); }
+  /// Other shared-memory buffers planned over some of the same bytes.
+  llvm::ArrayRef<task::BufferOp> overlapping(task::BufferOp buffer) const {
+    auto it = overlaps.find(buffer);
+    return it == overlaps.end() ? llvm::ArrayRef<task::BufferOp>() : it->second;
+  }
+
+private:
+  llvm::DenseMap<mlir::StringAttr, mlir::Operation *> byName;
+  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<task::BufferOp>> overlaps;
+};
+
 /// Runs `kernel` under `valuation`; reports every fault found (at most a few of a kind) on its ops.
 class Machine {
 public:
-  Machine(task::KernelOp kernel, const Valuation &valuation);
+  Machine(task::KernelOp kernel, const Declarations &names, const Valuation &valuation);
   mlir::LogicalResult run();
 
 private:
@@ -84,7 +106,7 @@ private:
   mlir::InFlightDiagnostic fault(mlir::Operation *op, int64_t sm);
 
   task::KernelOp kernel;
-  Valuation valuation;
+  const Declarations &names;
   std::vector<Thread> threads;
   std::vector<SmState> sms;
   llvm::MapVector<mlir::Operation *, Coverage> written;      // exchanges, outputs, weights

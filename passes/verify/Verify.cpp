@@ -32,10 +32,11 @@ static LogicalResult verifyArrivals(KernelOp kernel) {
 LogicalResult verify::verifyKernel(KernelOp kernel, int randomCases) {
   if (!kernel.isAtRoleLevel())
     return kernel.emitOpError() << "has no role regions to prove; run task-lower-to-roles first";
-  if (failed(verifyArrivals(kernel)) || failed(Machine(kernel, Valuation::largest()).run()))
+  Declarations names(kernel);
+  if (failed(verifyArrivals(kernel)) || failed(Machine(kernel, names, Valuation::largest()).run()))
     return failure();
   for (int seed = 0; seed < randomCases; ++seed)
-    if (failed(Machine(kernel, Valuation::random(seed)).run())) {
+    if (failed(Machine(kernel, names, Valuation::random(seed)).run())) {
       kernel.emitRemark() << "the fault above needs a smaller case (seed " << seed
                           << "); the largest case passed";
       return failure();
