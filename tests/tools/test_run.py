@@ -51,9 +51,9 @@ def test_same_command_same_bytes(artifact, tmp_path):
 @pytest.mark.parametrize("config", [QWEN, MIXTRAL], ids=["qwen", "mixtral"])
 def test_run_a_config(config):
     done = megalith("run", config, "--sms", 4, "--rows", 4, "--context", "70,0", "--new-rows", "2,1", "--repeat", 2)
-    assert re.findall(r"^  (\d) +\w+ +[-\d] ", done.stdout, flags=re.M) == ["0", "1", "2", "3"]
+    assert re.findall(r"^  0 +(\d) +\w+ +[-\d] ", done.stdout, flags=re.M) == ["0", "1", "2", "3"]
     assert "FAILS" not in done.stdout
-    assert "2 more runs, all with the same bits" in done.stdout
+    assert "2 more runs, launches overlapping, all with the same bits" in done.stdout
 
 
 def test_run_an_artifact(artifact):
@@ -62,7 +62,7 @@ def test_run_an_artifact(artifact):
 
 def test_run_one_layer(artifact):
     done = megalith("run", artifact, "--layer", 1, "--context", 129, "--repeat", 2)
-    assert re.findall(r"^  (\d) +layer +1 ", done.stdout, flags=re.M) == ["2"]
+    assert re.findall(r"^  0 +(\d) +layer +1 ", done.stdout, flags=re.M) == ["2"]
 
 
 def test_wrong_kernels_are_noticed(artifact, tmp_path):
@@ -81,7 +81,7 @@ def test_wrong_kernels_are_noticed(artifact, tmp_path):
 
 def test_a_layer_that_is_not_there(artifact):
     done = megalith("run", artifact, "--layer", 3, code=2)
-    assert done.stderr == "megalith run: error: --layer: expected 0 to 2 but got '3'\n"
+    assert done.stderr == "megalith run: error: --layer: expected a number from 0 to 2 but got '3'\n"
 
 
 def test_more_rows_than_the_bucket(artifact):

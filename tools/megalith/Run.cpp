@@ -4,13 +4,16 @@
 #include "runtime/cuda_backend.h"
 #include "runtime/host_backend.h"
 #include "runtime/kernel_cache.h"
+#include "tools/check/Session.h"
+#include "tools/megalith-opt/Registration.h"
 #include "tools/megalith/Commands.h"
 #include "tools/megalith/Compilation.h"
 #include "tools/megalith/Files.h"
-#include "tools/megalith/Session.h"
 
-#include "llvm/ADT/StringExtras.h"
+#include "mlir/Parser/Parser.h"
+#include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace llvm;
@@ -72,18 +75,16 @@ static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
   return artifact->folder;
 }
 
-static Expected<SessionOptions> sessionOptions(const Arguments &arguments) {
-  SessionOptions options;
+static Expected<check::Workload> workloadOf(const Arguments &arguments) {
+  check::Workload workload;
   Expected<int64_t> seed = arguments.integer("seed", 0, UINT32_MAX, 1);
   if (!seed)
     return seed.takeError();
-  options.seed = uint32_t(*seed);
-  if (arguments.has("layer")) {
-    Expected<int64_t> layer = arguments.integer("layer", 0, 999, 0);
-    if (!layer)
-      return layer.takeError();
-    options.layer = *layer;
-  }
+  workload.seed = uint32_t(*seed);
+  Expected<int64_t> steps = arguments.integer("steps", 1, 1000, 1);
+  if (!steps)
+    return steps.takeError();
+  workload.steps = *steps;
   Expected<std::vector<int64_t>> contexts = arguments.integers("context", 0, (1 << 20) - 1);
   if (!contexts)
     return contexts.takeError();
@@ -100,8 +101,56 @@ static Expected<SessionOptions> sessionOptions(const Arguments &arguments) {
                    "got {1}",
                    contexts->size(), rows->size());
   for (size_t i = 0; i < rows->size(); ++i)
-    options.sequences.push_back({(*contexts)[i], (*rows)[i], int64_t(i)});
-  return options;
+    workload.sequences.push_back(
+        {.start = (*contexts)[i], .rows = (*rows)[i], .content = int64_t(i)});
+  return workload;
+}
+
+/// An artifact read back: the plan, and the graph that it was compiled from.
+struct Loaded {
+  mlir::MLIRContext context;
+  mlir::OwningOpRef<mlir::ModuleOp> model;
+  runtime::Plan plan;
+
+  Error load(StringRef folder) {
+    SmallString<128> planFile(folder), modelFile(folder);
+    sys::path::append(planFile, kPlanFile);
+    sys::path::append(modelFile, kModelFile);
+    Expected<runtime::Plan> read = runtime::readPlan(planFile);
+    if (!read)
+      return with(Exit::Input, read.takeError());
+    plan = std::move(*read);
+    if (plan.vocab == 0 || !sys::fs::exists(modelFile))
+      return failure(
+          Exit::Input,
+          "{0}: expected an artifact of megalith compile, with {1} and a vocabulary, but "
+          "got another plan; give OUT/<target>/rows<n>",
+          folder, kModelFile);
+    mlir::DialectRegistry registry;
+    registerDialects(registry);
+    context.appendDialectRegistry(registry);
+    model = mlir::parseSourceFile<mlir::ModuleOp>(modelFile, &context);
+    if (!model)
+      return failure(Exit::Input, "{0}: expected valid moe IR but got the errors above", modelFile);
+    return Error::success();
+  }
+};
+
+/// What of the command line only the plan can tell to be wrong.
+static Error checkAgainst(const runtime::Plan &plan, const check::Workload &workload,
+                          std::optional<int64_t> layer) {
+  int64_t rows = 0;
+  for (const check::Sequence &sequence : workload.sequences)
+    rows += sequence.rows;
+  if (rows > plan.rows)
+    return failure(Exit::CommandLine,
+                   "expected at most {0} rows in a step, as the plan was compiled for, but got "
+                   "{1}; compile for more --rows or run fewer",
+                   plan.rows, rows);
+  if (layer && *layer >= plan.layers)
+    return failure(Exit::CommandLine, "--layer: expected a number from 0 to {0} but got '{1}'",
+                   plan.layers - 1, *layer);
+  return Error::success();
 }
 
 static Expected<std::unique_ptr<runtime::Backend>> makeBackend(StringRef name) {
@@ -120,43 +169,25 @@ static Expected<std::unique_ptr<runtime::Backend>> makeBackend(StringRef name) {
       runtime::HostBackendOptions{.compile = {.includeFolder = *headers}});
 }
 
-static std::string number(std::optional<double> error) {
-  return error ? formatv("{0:e1}", *error).str() : "-";
-}
-
-static std::string table(const SessionReport &report) {
-  std::string text = formatv("  {0,-8}{1,-20}{2,6}{3,12}{4,12}{5,12}{6,12}\n", "launch", "kernel",
-                             "layer", "residual", "router", "q, k, v", "logits");
-  for (const LaunchReport &launch : report.launches)
-    text += formatv(
-        "  {0,-8}{1,-20}{2,6}{3,12}{4,12}{5,12}{6,12}{7}{8}{9}{10}\n", launch.launch, launch.kernel,
-        launch.layer < 0 ? "-" : std::to_string(launch.layer), number(launch.residual),
-        number(launch.router), number(launch.qkv), number(launch.head),
-        launch.nearTies ? formatv("  {0} near ties", launch.nearTies).str() : "",
-        launch.wrongRows ? "  wrong experts" : "",
-        launch.deadRowsAreZero ? "" : "  dead rows not zero", launch.passes() ? "" : "  FAILS");
-  const LaunchReport most = report.largest();
-  text += formatv("  largest error {0} of {1} allowed; logits {2} of {3}\n",
-                  number(std::max({most.residual, most.router.value_or(0), most.qkv.value_or(0)})),
-                  number(reference::kLayerTolerance), number(most.head),
-                  number(reference::kLogitsTolerance));
-  return text;
-}
-
 /// The whole again, `times` times; every run must give the same bits.
-static Error repeat(Session &session, runtime::Backend &backend, int64_t times) {
-  std::vector<unsigned char> first;
+static Error repeat(check::Session &session, runtime::Backend &backend,
+                    const check::Workload &workload, int64_t times) {
+  std::optional<check::Outcome> first;
   for (int64_t i = 1; i <= times; ++i) {
     if (auto *host = dynamic_cast<runtime::HostBackend *>(&backend))
       host->reseed(uint64_t(i + 1));
-    Expected<std::vector<unsigned char>> bits = session.run();
-    if (!bits)
-      return bits.takeError();
-    if (i == 1)
-      first = *bits;
-    else if (*bits != first)
-      return failure(Exit::Run, "run {0} of --repeat: expected the bits of run 1 but got others",
-                     i);
+    // Another launch number, so that other sets are used; other delays of the SMs' starts.
+    Expected<check::Outcome> outcome = session.run(workload, uint64_t(i), uint64_t(i));
+    if (!outcome)
+      return with(Exit::Run, outcome.takeError());
+    if (!first)
+      first = std::move(*outcome);
+    else if (*outcome != *first)
+      return failure(
+          Exit::Run,
+          "run {0} of --repeat: expected the bits of run 1 but got others; please report "
+          "this as a fault of the compiler",
+          i);
   }
   return Error::success();
 }
@@ -168,35 +199,57 @@ static Error runRun(const Arguments &arguments) {
   Expected<int64_t> repeats = arguments.integer("repeat", 0, 1000000, 0);
   if (!repeats)
     return repeats.takeError();
-  Expected<SessionOptions> options = sessionOptions(arguments);
-  if (!options)
-    return options.takeError();
+  check::SessionOptions options;
+  if (arguments.has("layer")) {
+    Expected<int64_t> layer = arguments.integer("layer", 0, 999, 0);
+    if (!layer)
+      return layer.takeError();
+    options.layer = *layer;
+  }
+  Expected<check::Workload> workload = workloadOf(arguments);
+  if (!workload)
+    return workload.takeError();
   TemporaryFolder temporary;
   Expected<std::string> folder = artifact(arguments, *backendName == "cuda", temporary);
   if (!folder)
     return folder.takeError();
+  Loaded loaded;
+  if (Error error = loaded.load(*folder))
+    return error;
+  const runtime::Plan &plan = loaded.plan;
+  if (Error error = checkAgainst(plan, *workload, options.layer))
+    return error;
+
   auto backend = makeBackend(*backendName);
   if (!backend)
     return backend.takeError();
-  auto session = Session::create(*folder, **backend, *options);
+  options.weightSeed = workload->seed;
+  options.maxPages = workload->maxPages();
+  options.poolPages = workload->totalPages();
+  // The host platform's scheduler has delays of its own.
+  if (*repeats && *backendName == "cuda")
+    options.launchFlags = kLaunchDelays;
+  auto session = check::Session::create(*loaded.model, plan, *folder, **backend, options);
   if (!session)
-    return session.takeError();
-  const runtime::Plan &plan = (*session)->plan();
-  std::string text =
-      formatv("{0} for {1}, rows {2}, {3} SMs, on {4}; {5} sequence(s)\n", plan.model, plan.target,
-              plan.rows, plan.sms, *backendName, options->sequences.size());
-  Expected<SessionReport> report = (*session)->compare();
+    return with(Exit::Run, session.takeError());
+  Expected<check::Report> report = (*session)->compare(*workload);
   if (!report)
-    return report.takeError();
-  if (Error error = writeText("", text + table(*report)))
+    return with(Exit::Run, report.takeError());
+  if (Error error = writeText("", formatv("{0} for {1}, rows {2}, {3} SMs, on {4}: {5}\n{6}",
+                                          plan.model, plan.target, plan.rows, plan.sms,
+                                          *backendName, workload->str(), report->table())
+                                      .str()))
     return error;
   if (!report->passes())
     return failure(Exit::Run, "expected results within tolerance of the reference but got the "
                               "lines marked FAILS; please report this as a fault of the compiler");
-  if (Error error = repeat(**session, **backend, *repeats))
+  if (Error error = repeat(**session, **backend, *workload, *repeats))
     return error;
   return *repeats
-             ? writeText("", formatv("  {0} more runs, all with the same bits\n", *repeats).str())
+             ? writeText("", formatv("  {0} more runs, launches overlapping, all with the same "
+                                     "bits\n",
+                                     *repeats)
+                                 .str())
              : Error::success();
 }
 
@@ -205,6 +258,7 @@ static constexpr Option kOptions[] = {
     {"context", "<list>", "positions that each sequence has already, by commas (129)"},
     {"new-rows", "<list>", "rows of each sequence in the step, by commas (1 each)"},
     {"layer", "<n>", "that layer's launch alone, from a made-up residual (the whole step)"},
+    {"steps", "<n>", "steps in a row, each with new rows (1)"},
     {"repeat", "<n>", "as often again, on the host each time with another schedule (0)"},
     {"seed", "<n>", "of the made-up weights, tokens and history (1)"},
     {"target", "<name>", "with a config: sm_90a or sm_100a (sm_90a)"},
