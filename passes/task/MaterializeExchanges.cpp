@@ -41,6 +41,7 @@ struct Uses {
 
 struct MaterializeExchanges : megalith::impl::MaterializeExchangesBase<MaterializeExchanges> {
   void runOnOperation() override {
+    depends.clear(); // one pass object serves several kernels
     KernelOp kernel = getOperation();
     if (failed(checkStages(kernel)))
       return signalPassFailure();
