@@ -1,10 +1,14 @@
-"""Writes a C++ file that holds text files as one table: embed.py OUT FILE..."""
+"""Writes a C++ file that holds text files as one table: embed.py HEADER FUNCTION OUT FILE...
+
+HEADER declares FUNCTION, `const std::map<llvm::StringRef, llvm::StringRef> &()` in a namespace
+within megalith: "runtime::deviceFillHeaders".
+"""
 import sys
 
-out, files = sys.argv[1], sorted(sys.argv[2:])
+header, function, out, files = sys.argv[1], sys.argv[2], sys.argv[3], sorted(sys.argv[4:])
 with open(out, "w") as cpp:
-    cpp.write('#include "codegen/headers.h"\n\nnamespace megalith {\n\n')
-    cpp.write("const std::map<llvm::StringRef, llvm::StringRef> &deviceHeaders() {\n")
+    cpp.write('#include "%s"\n\nnamespace megalith {\n\n' % header)
+    cpp.write("const std::map<llvm::StringRef, llvm::StringRef> &%s() {\n" % function)
     cpp.write("  static const std::map<llvm::StringRef, llvm::StringRef> headers = {\n")
     for name in files:
         with open(name) as file:

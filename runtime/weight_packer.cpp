@@ -132,18 +132,20 @@ int64_t segmentBytes(const Weight &weight) {
   return 0;
 }
 
+std::string tensorName(const WeightPart &part, int64_t layer, int64_t expert) {
+  return replaced(replaced(part.tensor, "{layer}", layer), "{expert}", expert);
+}
+
 llvm::Expected<WeightPacker> WeightPacker::open(const Weight &weight, int64_t layer,
                                                 const OpenTensor &openTensor) {
-  WeightPacker packer(weight);
+  WeightPacker packer(weight, layer);
   for (const WeightPart &part : weight.parts) {
     const bool perExpert = llvm::StringRef(part.tensor).contains("{expert}");
     const int64_t count = perExpert ? segmentCount(weight) : 1;
     packer.partRows.push_back(rowsAfter(part) / (perExpert ? 1 : segmentCount(weight)));
     std::vector<TensorRow> &opened = packer.tensors.emplace_back();
     for (int64_t expert = 0; expert < count; ++expert) {
-      const std::string name =
-          replaced(replaced(part.tensor, "{layer}", layer), "{expert}", expert);
-      auto tensor = openTensor(name, part.shape, part.gain);
+      auto tensor = openTensor(tensorName(part, layer, expert), part.shape, part.gain);
       if (!tensor)
         return problem("weight '{0}' of layer {1}: {2}", weight.name, layer,
                        llvm::toString(tensor.takeError()));

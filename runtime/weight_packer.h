@@ -11,6 +11,7 @@
 
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace megalith::runtime {
@@ -31,6 +32,9 @@ inline int64_t weightBytes(const Weight &weight) {
   return segmentBytes(weight) * segmentCount(weight);
 }
 
+/// Checkpoint name of the tensor that a part takes: {layer} and {expert} replaced.
+std::string tensorName(const WeightPart &part, int64_t layer, int64_t expert);
+
 /// A weight of one layer with its tensors opened.
 class WeightPacker {
 public:
@@ -39,6 +43,7 @@ public:
                                            const OpenTensor &openTensor);
 
   const Weight &weight() const { return spec; }
+  int64_t layer() const { return layerNumber; }
 
   /// Fills `out` (segmentBytes) with a segment, padding included, on up to `threads` threads.
   void pack(int64_t segment, unsigned char *out, unsigned threads = 1) const;
@@ -48,10 +53,11 @@ public:
   void row(int64_t segment, int64_t row, std::span<uint16_t> out) const;
 
 private:
-  explicit WeightPacker(Weight weight) : spec(std::move(weight)) {}
+  WeightPacker(Weight weight, int64_t layer) : spec(std::move(weight)), layerNumber(layer) {}
   void partRow(size_t part, int64_t segment, int64_t row, std::span<uint16_t> out) const;
 
   Weight spec;
+  int64_t layerNumber;
   std::vector<int64_t> partRows; ///< rows of each part in a segment
   /// [part][expert], or [part][0] where one tensor serves all experts.
   std::vector<std::vector<TensorRow>> tensors;
