@@ -79,6 +79,25 @@ def test_wrong_kernels_are_noticed(artifact, tmp_path):
     assert done.stderr.splitlines()[-1].startswith("megalith run: error: expected results within tolerance")
 
 
+def test_verify_an_artifact(artifact):
+    done = megalith("verify", artifact)
+    assert done.stdout.endswith("proved: 3 kernels without deadlock or race, and the sources are theirs\n")
+
+
+def test_verify_notices_a_source_that_was_changed(artifact, tmp_path):
+    """A wait removed by hand from the source alone: what was proved is not what would run."""
+    changed = tmp_path / "rows2"
+    shutil.copytree(artifact, changed)
+    source = changed / "kernels/layer.cu"
+    source.write_text(re.sub(r"\n *wait<x_full>\(cta\);", "", source.read_text(), count=1))
+    done = megalith("verify", changed, code=3)
+    assert re.search(r"layer\.cu: expected the source that kernels\.mlir prints as but got another one", done.stderr)
+
+
+def test_verify_a_folder_without_kernels(artifact):
+    assert "cannot read it" in megalith("verify", artifact / "kernels", code=1).stderr
+
+
 def test_a_layer_that_is_not_there(artifact):
     done = megalith("run", artifact, "--layer", 3, code=2)
     assert done.stderr == "megalith run: error: --layer: expected a number from 0 to 2 but got '3'\n"

@@ -51,10 +51,10 @@ Expected<std::unique_ptr<Compilation>> Compilation::create(CompileRequest reques
   return compilation;
 }
 
-std::string Compilation::printed() const {
+std::string Compilation::printed(bool locations) const {
   std::string text;
   raw_string_ostream os(text);
-  mlir::ModuleOp(*module).print(os);
+  mlir::ModuleOp(*module).print(os, mlir::OpPrintingFlags().enableDebugInfo(locations));
   os << "\n";
   return text;
 }
@@ -99,7 +99,7 @@ Error Compilation::runPasses() {
       options.snapshots.emplace_back(name, printed());
   }
   options.emit.pipeline = join(names, ",");
-  options.files.emplace_back(kKernelsFile, printed());
+  options.files.emplace_back(kKernelsFile, printed(/*locations=*/true));
   return Error::success();
 }
 

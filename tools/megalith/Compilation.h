@@ -19,7 +19,7 @@ namespace megalith::cli {
 inline constexpr llvm::StringLiteral kPlanFile = "plan.json";
 /// The graph that was compiled, in the moe dialect: what results are compared with.
 inline constexpr llvm::StringLiteral kModelFile = "model.mlir";
-/// The role regions that were proved and printed.
+/// The role regions that were proved and printed, with the locations that sources name.
 inline constexpr llvm::StringLiteral kKernelsFile = "kernels.mlir";
 
 struct CompileRequest {
@@ -50,7 +50,7 @@ private:
   llvm::Error import();
   llvm::Error runPasses();
   llvm::Error prove();
-  std::string printed() const;
+  std::string printed(bool locations = false) const;
 
   CompileRequest request;
   Progress progress;

@@ -3,21 +3,75 @@
 #include "passes/verify/Verify.h"
 #include "tools/megalith-opt/Registration.h"
 #include "tools/megalith/Commands.h"
+#include "tools/megalith/Compilation.h"
 #include "tools/megalith/Files.h"
 
 #include "mlir/Parser/Parser.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/SourceMgr.h"
 
 using namespace llvm;
 
 namespace megalith::cli {
 
+static Error checkLevel(mlir::ModuleOp module, StringRef file) {
+  for (task::KernelOp kernel : module.getOps<task::KernelOp>())
+    if (!kernel.isAtRoleLevel())
+      return failure(Exit::Input,
+                     "{0}: expected kernels with role regions but @{1} has none; give the IR after "
+                     "task-lower-to-roles",
+                     file, kernel.getSymName());
+  if (module.getOps<task::KernelOp>().empty())
+    return failure(Exit::Input,
+                   "{0}: expected at least one task.kernel but got none; give the IR after "
+                   "task-lower-to-roles",
+                   file);
+  return Error::success();
+}
+
+/// A source without its banner, which says where it comes from.
+static StringRef body(StringRef source) {
+  while (source.starts_with("//"))
+    source = source.split('\n').second;
+  return source;
+}
+
+/// That an artifact's sources are what the kernels that were proved print as.
+static Error checkSources(mlir::ModuleOp module, StringRef folder) {
+  for (task::KernelOp kernel : module.getOps<task::KernelOp>()) {
+    SmallString<128> file(folder);
+    sys::path::append(file, "kernels", kernel.getSymName() + ".cu");
+    Expected<std::string> source = readText(file, "a kernel's source");
+    if (!source)
+      return source.takeError();
+    mlir::FailureOr<std::string> printed = emitKernel(kernel);
+    if (mlir::failed(printed))
+      return failure(Exit::Proof, "{0}: @{1} cannot be printed, for the reasons above", folder,
+                     kernel.getSymName());
+    if (body(*source) != body(*printed))
+      return failure(
+          Exit::Proof,
+          "{0}: expected the source that {1} prints as but got another one, which is not "
+          "proved; compile again",
+          file, kKernelsFile);
+  }
+  return Error::success();
+}
+
 static Error runVerify(const Arguments &arguments) {
   Expected<int64_t> cases = arguments.integer("cases", 0, 10000, 8);
   if (!cases)
     return cases.takeError();
-  StringRef file = arguments.positional();
-  Expected<std::string> text = readText(file, "a .mlir file with kernels of the task dialect");
+  StringRef given = arguments.positional();
+  const bool isArtifact = sys::fs::is_directory(given);
+  SmallString<128> file(given);
+  if (isArtifact)
+    sys::path::append(file, kKernelsFile);
+  Expected<std::string> text =
+      readText(file, "a .mlir file with kernels of the task dialect, or the folder of an artifact");
   if (!text)
     return text.takeError();
 
@@ -32,25 +86,17 @@ static Error runVerify(const Arguments &arguments) {
   if (!module)
     return failure(Exit::Input, "{0}: expected valid moe or task IR but got the errors above",
                    file);
-
-  int64_t kernels = 0;
-  for (task::KernelOp kernel : module->getOps<task::KernelOp>()) {
-    ++kernels;
-    if (!kernel.isAtRoleLevel())
-      return failure(Exit::Input,
-                     "{0}: expected kernels with role regions but @{1} has none; give the IR after "
-                     "task-lower-to-roles",
-                     file, kernel.getSymName());
-  }
-  if (kernels == 0)
-    return failure(Exit::Input,
-                   "{0}: expected at least one task.kernel but got none; give the IR after "
-                   "task-lower-to-roles",
-                   file);
+  if (Error error = checkLevel(*module, file))
+    return error;
   if (mlir::failed(verify::verifyPlan(*module, int(*cases))))
     return failure(Exit::Proof, "{0}: not proved, for the reasons above", file);
-  return writeText("", formatv("{0}: proved: {1} kernel{2} without deadlock or race\n", file,
-                               kernels, kernels == 1 ? "" : "s")
+  if (isArtifact)
+    if (Error error = checkSources(*module, given))
+      return error;
+  const auto kernels = range_size(module->getOps<task::KernelOp>());
+  return writeText("", formatv("{0}: proved: {1} kernel{2} without deadlock or race{3}\n", given,
+                               kernels, kernels == 1 ? "" : "s",
+                               isArtifact ? ", and the sources are theirs" : "")
                            .str());
 }
 
@@ -59,8 +105,8 @@ static constexpr Option kOptions[] = {
 };
 
 const Command kVerify = {
-    {"verify", "prove that kernels neither deadlock nor race", "<file.mlir>",
-     "kernels of the task dialect with role regions", kOptions,
+    {"verify", "prove that kernels neither deadlock nor race", "<file.mlir | folder>",
+     "kernels with role regions, or <target>/rows<n> of megalith compile's output", kOptions,
      "megalith verify tests/ir/task/m0.mlir"},
     runVerify,
 };
