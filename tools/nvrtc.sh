@@ -20,6 +20,9 @@ find_nvrtc() {
       [ -n "$home" ] && [ -e "$file" ] && echo "$file" && return 0
     done
   done
-  ldconfig=$(PATH="$PATH:/sbin:/usr/sbin" command -v ldconfig) || return 0
-  "$ldconfig" -p | sed -n 's/.*libnvrtc\.so\.13 .*=> //p' | head -n 1
+  # Last, what the loader knows; its cache may name files that are gone.
+  file=$("$(PATH="$PATH:/sbin:/usr/sbin" command -v ldconfig || echo true)" -p |
+    sed -n 's/.*libnvrtc\.so\.13 .*=> //p' | head -n 1)
+  [ -n "$file" ] && [ -e "$file" ] && echo "$file"
+  return 0
 }
