@@ -103,6 +103,11 @@ def test_a_layer_that_is_not_there(artifact):
     assert done.stderr == "megalith run: error: --layer: expected a number from 0 to 2 but got '3'\n"
 
 
+def test_more_positions_than_the_model_has(artifact):
+    done = megalith("run", artifact, "--context", 4096, code=2)
+    assert "--context: expected at most the model's 4096 positions, new rows included, but got 4097" in done.stderr
+
+
 def test_more_rows_than_the_bucket(artifact):
     done = megalith("run", artifact, "--context", 1, "--new-rows", 3, code=2)
     assert "expected at most 2 rows in a step, as the plan was compiled for, but got 3" in done.stderr

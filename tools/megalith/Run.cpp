@@ -1,6 +1,7 @@
 //===- Run.cpp - megalith run -----------------------------------------------===//
 
 #include "codegen/headers.h"
+#include "ir/moe/Moe.h"
 #include "runtime/cuda_backend.h"
 #include "runtime/host_backend.h"
 #include "runtime/kernel_cache.h"
@@ -137,8 +138,8 @@ struct Loaded {
 };
 
 /// What of the command line only the plan can tell to be wrong.
-static Error checkAgainst(const runtime::Plan &plan, const check::Workload &workload,
-                          std::optional<int64_t> layer) {
+static Error checkAgainst(mlir::ModuleOp model, const runtime::Plan &plan,
+                          const check::Workload &workload, std::optional<int64_t> layer) {
   int64_t rows = 0;
   for (const check::Sequence &sequence : workload.sequences)
     rows += sequence.rows;
@@ -147,6 +148,17 @@ static Error checkAgainst(const runtime::Plan &plan, const check::Workload &work
                    "expected at most {0} rows in a step, as the plan was compiled for, but got "
                    "{1}; compile for more --rows or run fewer",
                    plan.rows, rows);
+  int64_t positions = INT64_MAX;
+  model.walk([&](moe::KvAppendOp op) {
+    positions = std::min(positions, op.getKv().getType().getPositions());
+  });
+  for (const check::Sequence &sequence : workload.sequences)
+    if (workload.length(sequence) > positions)
+      return failure(
+          Exit::CommandLine,
+          "--context: expected at most the model's {0} positions, new rows included, but "
+          "got {1}",
+          positions, workload.length(sequence));
   if (layer && *layer >= plan.layers)
     return failure(Exit::CommandLine, "--layer: expected a number from 0 to {0} but got '{1}'",
                    plan.layers - 1, *layer);
@@ -209,6 +221,9 @@ static Error runRun(const Arguments &arguments) {
   Expected<check::Workload> workload = workloadOf(arguments);
   if (!workload)
     return workload.takeError();
+  auto backend = makeBackend(*backendName);
+  if (!backend)
+    return backend.takeError();
   TemporaryFolder temporary;
   Expected<std::string> folder = artifact(arguments, *backendName == "cuda", temporary);
   if (!folder)
@@ -217,12 +232,9 @@ static Error runRun(const Arguments &arguments) {
   if (Error error = loaded.load(*folder))
     return error;
   const runtime::Plan &plan = loaded.plan;
-  if (Error error = checkAgainst(plan, *workload, options.layer))
+  if (Error error = checkAgainst(*loaded.model, plan, *workload, options.layer))
     return error;
 
-  auto backend = makeBackend(*backendName);
-  if (!backend)
-    return backend.takeError();
   options.weightSeed = workload->seed;
   options.maxPages = workload->maxPages();
   options.poolPages = workload->totalPages();
