@@ -61,6 +61,9 @@ public:
 
   const runtime::Plan &plan() const { return executor->getPlan(); }
 
+  /// Launches that a step of a workload runs.
+  int64_t launchesPerStep() const { return launchCount; }
+
   /// Runs a workload launch by launch against the reference; `outcome`: what `run` would return.
   llvm::Expected<Report> compare(const Workload &workload, Outcome *outcome = nullptr);
 

@@ -1,0 +1,28 @@
+#!/bin/bash
+# usage: run.sh FOLDER [LAUNCHES]: on a GPU machine, everything in a folder made by
+#   bazel build --config=static //tests/gpu:check && build/bin/tests/gpu/check prepare FOLDER
+#   cp build/bin/tests/gpu/check tests/gpu/run.sh FOLDER
+# Compares each plan with the reference, repeats LAUNCHES (1000) launches of it, and runs memcheck
+# on two small plans. The last line says what passed; exit code 0 or 1.
+folder=${1:?usage: run.sh FOLDER [LAUNCHES]}
+launches=${2:-1000}
+check="$folder/check"
+passed=0 failed=0
+"$check" heading
+while read -r plan; do
+  if timeout 120 "$check" run "$plan" "$launches"; then passed=$((passed + 1)); else
+    failed=$((failed + 1)); echo "FAILED $plan"; fi
+done < <("$check" list "$folder")
+sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sanitizer 2>/dev/null | head -1)
+memcheck="not run: no compute-sanitizer"
+if [ -n "$sanitizer" ]; then
+  memcheck="clean"
+  for model in qwen3-moe-small mixtral-small; do
+    if ! MEGALITH_SANITIZER=1 timeout 200 "$sanitizer" --tool memcheck --error-exitcode 9 \
+      "$check" run "$folder/$model/sm_90a/rows4" 16; then
+      memcheck="FAILED"; failed=$((failed + 1))
+    fi
+  done
+fi
+echo "check: $passed plans passed, $failed failed; memcheck $memcheck"
+[ "$failed" = 0 ]
