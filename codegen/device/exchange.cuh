@@ -122,43 +122,57 @@ inline constexpr int kPollsInFlight = 8; // loads a lane issues before it looks 
 
 } // namespace detail
 
-/// One warp copies `rows` rows of `4 * vectors` words from E's set, starting at word (first_row,
-/// first_word), to shared memory at `target`, rows `pitch` bytes apart, as they arrive; a sweep
-/// reads only what is missing. Needs X::kWidth and first_word to be multiples of 4.
-template <class E, class Cta>
-MEGALITH_DEVICE void poll_block(const Cta &cta, int first_row, int rows, int first_word,
-                                int vectors, unsigned char *target, uint32_t pitch) {
-  using X = typename E::Exchange;
-  static_assert(X::kWidth % 4 == 0, "rows of words are read as v4");
-  constexpr int kLoads = detail::kPollsInFlight, kGroups = 32 / kLoads;
+namespace detail {
+
+/// What poll_vectors brings: vector i of `total` lies in row i / vectors of the source and the
+/// target.
+struct VectorBlock {
+  const uint32_t *source;
+  unsigned char *target;
+  int total, vectors;    // of all rows, of a row
+  uint32_t reciprocal;   // ceil(2^32 / vectors): i / vectors without dividing, exact for i < 2^16
+  uint32_t width, pitch; // words between rows of the source, bytes between rows of the target
+  uint32_t first;        // word of the set that the source begins with, for the fault record
+
+  MEGALITH_DEVICE int row(int i) const {
+    return vectors == 1 ? i
+                        : static_cast<int>((uint64_t{static_cast<uint32_t>(i)} * reciprocal) >> 32);
+  }
+  MEGALITH_DEVICE const uint32_t *from(int i) const {
+    return source + row(i) * width + 4 * (i - row(i) * vectors);
+  }
+  MEGALITH_DEVICE unsigned char *to(int i) const {
+    return target + row(i) * pitch + 16 * (i - row(i) * vectors);
+  }
+};
+
+/// One warp copies the block as its words arrive; a sweep reads only what is missing. Out of line:
+/// a kernel has one for all its edges.
+MEGALITH_COLD void poll_vectors(const LaunchArgs &args, VectorBlock block, int lane,
+                                uint32_t edge, uint64_t n) {
+  constexpr int kLoads = kPollsInFlight, kGroups = 32 / kLoads;
   constexpr uint32_t kGroupMask = (1u << kLoads) - 1;
-  const uint32_t *source = set_of<X>(cta, E::kAge) + first_row * X::kWidth + first_word;
-  const int total = rows * vectors;
-  platform::mark<platform::verb::Poll, E>();
   // 32 vectors a lane at a time: bit u of `missing` is vector window + 32 * u + lane.
-  for (int window = 0; window < total; window += 32 * 32) {
-    const int mine = (total - window - cta.lane + 31) / 32;
+  for (int window = 0; window < block.total; window += 32 * 32) {
+    const int mine = (block.total - window - lane + 31) / 32;
     uint32_t missing = mine >= 32 ? 0xFFFFFFFFu : mine > 0 ? (1u << mine) - 1 : 0;
     Patience patience;
     while (true) {
+      MEGALITH_UNROLL(1)
       for (int group = 0; group < kGroups; ++group) {
         const uint32_t wanted = (missing >> (kLoads * group)) & kGroupMask;
         if (!platform::any_sync(wanted != 0))
           continue;
         u32x4 v[kLoads];
-        const int base = window + 32 * kLoads * group + cta.lane;
+        const int base = window + 32 * kLoads * group + lane;
         MEGALITH_UNROLL(kLoads)
         for (int u = 0; u < kLoads; ++u)
-          if ((wanted >> u) & 1) {
-            const int i = base + 32 * u;
-            v[u] = platform::ld_relaxed_v4<platform::Scope::gpu>(
-                source + (i / vectors) * X::kWidth + 4 * (i % vectors));
-          }
+          if ((wanted >> u) & 1)
+            v[u] = platform::ld_relaxed_v4<platform::Scope::gpu>(block.from(base + 32 * u));
         MEGALITH_UNROLL(kLoads)
         for (int u = 0; u < kLoads; ++u)
-          if ((wanted >> u) & 1 && detail::arrived(v[u])) {
-            const int i = base + 32 * u;
-            platform::st_shared(target + (i / vectors) * pitch + 16 * (i % vectors), v[u]);
+          if ((wanted >> u) & 1 && arrived(v[u])) {
+            platform::st_shared(block.to(base + 32 * u), v[u]);
             missing &= ~(1u << (kLoads * group + u));
           }
       }
@@ -168,14 +182,32 @@ MEGALITH_DEVICE void poll_block(const Cta &cta, int first_row, int rows, int fir
         int u = 0;
         while (!((missing >> u) & 1))
           ++u;
-        const int i = window + 32 * u + cta.lane;
-        const uint32_t *word = source + (i / vectors) * X::kWidth + 4 * (i % vectors);
-        if (patience.lost(cta))
-          platform::fail(cta.args.fault, E::kId, word - set_of<X>(cta, E::kAge), kEmptyWord, cta.n);
+        const uint32_t *word = block.from(window + 32 * u + lane);
+        if (patience.lost(args))
+          platform::fail(args.fault, edge, block.first + (word - block.source), kEmptyWord, n);
         platform::poll_pause(word);
       }
     }
   }
+}
+
+} // namespace detail
+
+/// One warp copies `rows` rows of `4 * vectors` words from E's set, starting at word (first_row,
+/// first_word), to shared memory at `target`, rows `pitch` bytes apart, as they arrive. Needs
+/// X::kWidth and first_word to be multiples of 4, and fewer than 2^16 vectors.
+template <class E, class Cta>
+MEGALITH_DEVICE void poll_block(const Cta &cta, int first_row, int rows, int first_word,
+                                int vectors, unsigned char *target, uint32_t pitch) {
+  using X = typename E::Exchange;
+  static_assert(X::kWidth % 4 == 0, "rows of words are read as v4");
+  const uint32_t first = first_row * X::kWidth + first_word;
+  const auto reciprocal = static_cast<uint32_t>(((uint64_t{1} << 32) + vectors - 1) / vectors);
+  platform::mark<platform::verb::Poll, E>();
+  detail::poll_vectors(cta.args,
+                       {set_of<X>(cta, E::kAge) + first, target, rows * vectors, vectors,
+                        reciprocal, X::kWidth, pitch, first},
+                       cta.lane, E::kId, cta.n);
   platform::mark_end();
 }
 

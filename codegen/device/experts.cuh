@@ -5,7 +5,7 @@
 // they pass through slots, expert by expert, in the order of the routing table.
 #pragma once
 
-#include "codegen/device/gather.cuh"
+#include "codegen/device/exchange.cuh"
 #include "codegen/device/gemv.cuh"
 #include "codegen/device/router.cuh"
 #include "codegen/device/slots.cuh"
@@ -36,16 +36,10 @@ MEGALITH_DEVICE void poll_expert(const Cta &cta, int slot, const int32_t *pairs,
   constexpr int kVectors = Exchange::kWidth / 4;
   constexpr int kPadding = (kPaddedWidth<2 * Exchange::kWidth> - 2 * Exchange::kWidth) / 8;
   static_assert(Exchange::kWidth % 4 == 0 && X::kRowBytes >= 16 * (kVectors + kPadding));
-  const uint32_t *words = set_of<Exchange>(cta, 0);
-  gather_words<E, 8>(
-      cta, count * kVectors,
-      [&](int i) -> const uint32_t * {
-        const auto pair = platform::ld_shared<int32_t>(pairs + i / kVectors);
-        return words + pair * Exchange::kWidth + 4 * (i % kVectors);
-      },
-      [&](int i, const u32x4 &v) {
-        platform::st_shared(X::row(cta, slot, i / kVectors) + 16 * (i % kVectors), v);
-      });
+  MEGALITH_UNROLL(1)
+  for (int i = 0; i < count; ++i)
+    poll_block<E>(cta, platform::ld_shared<int32_t>(pairs + i), 1, 0, kVectors,
+                  X::row(cta, slot, i), 0);
   if constexpr (kPadding > 0)
     for (int i = cta.lane; i < count * kPadding; i += 32)
       platform::st_shared(X::row(cta, slot, i / kPadding) + 16 * (kVectors + i % kPadding),

@@ -17,19 +17,17 @@ template <class X, int Weight, float Epsilon> struct RmsNorm {
 
 namespace detail {
 
-inline constexpr int kGainsInFlight = 8; // loads of gains a lane has under way at once
-
-/// This lane's gains of vectors first, first + 32, ...; ones where there is no weight.
-template <class N, class Cta>
-MEGALITH_DEVICE void load_gains(const Cta &cta, int first, u32x4 (&gains)[kGainsInFlight]) {
+/// This thread's gains of vectors first, first + 256, ...; ones where there is no weight.
+template <class N, int Count, class Cta>
+MEGALITH_DEVICE void load_gains(const Cta &cta, int first, u32x4 (&gains)[Count]) {
   constexpr uint32_t kOnes = 0x3F803F80; // 1.0, twice
-  MEGALITH_UNROLL(kGainsInFlight)
-  for (int u = 0; u < kGainsInFlight; ++u) {
+  MEGALITH_UNROLL_ALL
+  for (int u = 0; u < Count; ++u) {
     gains[u] = {kOnes, kOnes, kOnes, kOnes};
     if constexpr (N::kWeight != kWeightless) {
       const auto *weight = static_cast<const unsigned char *>(cta.args.buffer[N::kWeight]);
-      if (first + 32 * u < N::Rows::kWidth / 8)
-        gains[u] = platform::ld_const<u32x4>(weight + 16 * (first + 32 * u));
+      if (first + 256 * u < N::Rows::kWidth / 8)
+        gains[u] = platform::ld_const<u32x4>(weight + 16 * (first + 256 * u));
     }
   }
 }
@@ -44,43 +42,54 @@ MEGALITH_DEVICE uint32_t scale_pair(uint32_t pair, float scale, uint32_t gains) 
 } // namespace detail
 
 /// The 8 consumer warps: row r of N::Rows becomes r16(x * rsqrt(mean x^2 + eps) * w), statistics
-/// and product in fp32, one rounding (models.md, section 1b). Warp r does row r, the same way for
-/// any number of rows. Ends with all rows done and visible to all consumer warps.
+/// and product in fp32, one rounding (models.md, section 1b). All warps share every row, a thread
+/// taking the same vectors of each, so a row's bits do not depend on how many there are. The warps'
+/// sums meet in the 32 B between rows. Ends with all rows done and visible to all consumer warps.
 template <class N, class Cta> MEGALITH_DEVICE void rms_norm(const Cta &cta) {
   using X = typename N::Rows;
-  static_assert(X::kCount <= kConsumerWarps);
-  constexpr int kVectors = X::kWidth / 8, kBatch = detail::kGainsInFlight;
-  if (cta.role_warp < X::kCount) {
-    unsigned char *row = X::row(cta, cta.role_warp);
-    u32x4 gains[kBatch];
-    detail::load_gains<N>(cta, cta.lane, gains); // on their way during the sum
+  constexpr int kVectors = X::kWidth / 8, kEach = (kVectors + 255) / 256;
+  static_assert(X::kStride >= 2 * X::kPadded + 4 * kConsumerWarps);
+  const int first = 32 * cta.role_warp + cta.lane;
+  u32x4 gains[kEach];
+  detail::load_gains<N>(cta, first, gains); // on their way during the sums
+  MEGALITH_UNROLL(1)
+  for (int r = 0; r < X::kCount; ++r) {
+    unsigned char *row = X::row(cta, r);
     float sum = 0;
-    MEGALITH_UNROLL(4)
-    for (int i = cta.lane; i < kVectors; i += 32) {
-      const auto x = platform::ld_shared<u32x4>(row + 16 * i);
-      sum = detail::add_squares(sum, x.x);
-      sum = detail::add_squares(sum, x.y);
-      sum = detail::add_squares(sum, x.z);
-      sum = detail::add_squares(sum, x.w);
-    }
+    MEGALITH_UNROLL_ALL
+    for (int u = 0; u < kEach; ++u)
+      if (first + 256 * u < kVectors) {
+        const auto x = platform::ld_shared<u32x4>(row + 16 * (first + 256 * u));
+        sum = detail::add_squares(sum, x.x);
+        sum = detail::add_squares(sum, x.y);
+        sum = detail::add_squares(sum, x.z);
+        sum = detail::add_squares(sum, x.w);
+      }
     MEGALITH_UNROLL(5)
     for (int mask = 16; mask > 0; mask /= 2)
       sum += platform::shfl_xor(sum, mask);
+    if (cta.lane == 0)
+      platform::st_shared(row + 2 * X::kPadded + 4 * cta.role_warp, sum);
+  }
+  consumer_sync();
+  MEGALITH_UNROLL(1)
+  for (int r = 0; r < X::kCount; ++r) {
+    unsigned char *row = X::row(cta, r);
+    float sum = 0;
+    MEGALITH_UNROLL(8)
+    for (int warp = 0; warp < kConsumerWarps; ++warp)
+      sum += platform::ld_shared<float>(row + 2 * X::kPadded + 4 * warp);
     const float scale = platform::rsqrtf_(platform::fmaf_(sum, 1.0f / X::kWidth, N::kEpsilon));
-    for (int first = cta.lane; first < kVectors; first += 32 * kBatch) {
-      if (first != cta.lane)
-        detail::load_gains<N>(cta, first, gains);
-      MEGALITH_UNROLL(kBatch)
-      for (int u = 0; u < kBatch; ++u)
-        if (first + 32 * u < kVectors) {
-          unsigned char *at = row + 16 * (first + 32 * u);
-          const auto x = platform::ld_shared<u32x4>(at);
-          platform::st_shared(at, u32x4{detail::scale_pair(x.x, scale, gains[u].x),
-                                        detail::scale_pair(x.y, scale, gains[u].y),
-                                        detail::scale_pair(x.z, scale, gains[u].z),
-                                        detail::scale_pair(x.w, scale, gains[u].w)});
-        }
-    }
+    MEGALITH_UNROLL_ALL
+    for (int u = 0; u < kEach; ++u)
+      if (first + 256 * u < kVectors) {
+        unsigned char *at = row + 16 * (first + 256 * u);
+        const auto x = platform::ld_shared<u32x4>(at);
+        platform::st_shared(at, u32x4{detail::scale_pair(x.x, scale, gains[u].x),
+                                      detail::scale_pair(x.y, scale, gains[u].y),
+                                      detail::scale_pair(x.z, scale, gains[u].z),
+                                      detail::scale_pair(x.w, scale, gains[u].w)});
+      }
   }
   consumer_sync();
 }
