@@ -151,23 +151,14 @@ std::string resourceLine(const runtime::Kernel &kernel) {
 
 class Compiler {
 public:
-  Compiler(ModuleOp module, const ModelFacts &facts, const CompileOptions &options)
-      : module(module), facts(facts), options(options), kernels(module.getOps<KernelOp>()) {}
+  explicit Compiler(const CompileOptions &options) : options(options) {}
 
-  llvm::Expected<Artifact> run() {
-    auto plan = buildPlan(kernels, launchesOf(module, kernels), facts);
-    if (!plan)
-      return plan.takeError();
-    artifact.plan = std::move(*plan);
+  llvm::Expected<Artifact> run(PrintedKernels printed) {
+    artifact.plan = std::move(printed.plan);
+    sources = std::move(printed.sources);
     SmallString<128> folder(options.outDir);
     llvm::sys::path::append(folder, artifact.plan.target, "rows" + Twine(artifact.plan.rows));
     artifact.folder = folder.str().str();
-    for (KernelOp kernel : kernels) {
-      auto source = emitOrExplain(kernel, options.emit);
-      if (!source)
-        return source.takeError();
-      sources.push_back(std::move(*source));
-    }
     if (llvm::Error error = staging.create(folder))
       return error;
     for (size_t i = 0; i < sources.size(); ++i)
@@ -240,10 +231,7 @@ private:
     return llvm::Error::success();
   }
 
-  ModuleOp module;
-  const ModelFacts &facts;
   const CompileOptions &options;
-  SmallVector<KernelOp> kernels;
   std::vector<std::string> sources; ///< in the kernels' order
   std::string log;
   Staging staging;
@@ -252,9 +240,28 @@ private:
 
 } // namespace
 
+llvm::Expected<PrintedKernels> printKernels(ModuleOp module, const ModelFacts &facts,
+                                            const EmitOptions &options) {
+  const SmallVector<KernelOp> kernels(module.getOps<KernelOp>());
+  auto plan = buildPlan(kernels, launchesOf(module, kernels), facts);
+  if (!plan)
+    return plan.takeError();
+  PrintedKernels printed{std::move(*plan), {}};
+  for (KernelOp kernel : kernels) {
+    auto source = emitOrExplain(kernel, options);
+    if (!source)
+      return source.takeError();
+    printed.sources.push_back(std::move(*source));
+  }
+  return printed;
+}
+
 llvm::Expected<Artifact> compileKernels(ModuleOp module, const ModelFacts &facts,
                                         const CompileOptions &options) {
-  return Compiler(module, facts, options).run();
+  auto printed = printKernels(module, facts, options.emit);
+  if (!printed)
+    return printed.takeError();
+  return Compiler(options).run(std::move(*printed));
 }
 
 } // namespace megalith

@@ -33,6 +33,16 @@ struct Artifact {
   runtime::Plan plan; ///< as written, with resources
 };
 
+/// Kernels as text, and what the runtime must know of them.
+struct PrintedKernels {
+  runtime::Plan plan;               ///< without cubins and resources
+  std::vector<std::string> sources; ///< in the order of plan.kernels
+};
+
+/// Emits the role-level kernels of `module` without writing anything; otherwise as compileKernels.
+llvm::Expected<PrintedKernels> printKernels(mlir::ModuleOp module, const ModelFacts &facts,
+                                            const EmitOptions &options);
+
 /// Emits, compiles and writes the role-level kernels of `module`, which are of one target, SM count
 /// and rows bucket. The module's attribute `megalith.launches` names the kernel of each launch;
 /// without it each kernel is launched once, in order. An artifact that is there already is

@@ -2,6 +2,7 @@
 
 #include "tools/check/Session.h"
 
+#include "ir/moe/Moe.h"
 #include "models/reference/compare.h"
 #include "models/weights/bf16.h"
 #include "models/weights/philox.h"
@@ -26,6 +27,14 @@ using runtime::problem;
 // Names that passes/graph fixes (docs/kernel-contract.md, section 7).
 static constexpr const char *kResidual = "resid", *kQkv = "qkv", *kRouterLogits = "logits",
                             *kOutput = "out";
+
+int64_t maxPositions(mlir::ModuleOp model) {
+  int64_t positions = INT64_MAX;
+  model.walk([&](moe::KvAppendOp op) {
+    positions = std::min(positions, op.getKv().getType().getPositions());
+  });
+  return positions;
+}
 
 //===----------------------------------------------------------------------===//
 // Outcomes
@@ -311,7 +320,8 @@ static void demandZeros(const char *what, const Matrix &actual, const reference:
     report.difference = std::string(what) + ": " + where;
 }
 
-Expected<Report> Session::compare(const Workload &workload, Outcome *outcome) {
+Expected<Report> Session::compare(const Workload &workload, Outcome *outcome,
+                                  std::vector<LaunchValues> *allValues) {
   if (Error error = load(workload, 0, 0))
     return error;
   Report report;
@@ -322,9 +332,12 @@ Expected<Report> Session::compare(const Workload &workload, Outcome *outcome) {
     for (int64_t launch = firstLaunch; launch < firstLaunch + launchCount; ++launch) {
       if (Error error = executor->runLaunches(launch, 1))
         return error;
-      auto compared = compareLaunch(launch, residual);
+      LaunchValues values;
+      auto compared = compareLaunch(launch, residual, values);
       if (!compared)
         return compared.takeError();
+      if (allValues)
+        allValues->push_back(std::move(values));
       compared->step = index;
       report.launches.push_back(std::move(*compared));
     }
@@ -344,33 +357,36 @@ Expected<Report> Session::compare(const Workload &workload, Outcome *outcome) {
 }
 
 /// `residual`: what the launch before left, in and out.
-Expected<LaunchReport> Session::compareLaunch(int64_t launch, Matrix &residual) {
+Expected<LaunchReport> Session::compareLaunch(int64_t launch, Matrix &residual,
+                                              LaunchValues &values) {
   LaunchReport report;
   report.launch = launch;
   report.kernel = plan().launches[launch].kernel;
   auto after = read(kResidual, launch);
   if (!after)
     return after.takeError();
+  values.residual = std::move(*after);
   if (launch == 0) {
     auto expected = evaluator->embed(step);
     if (!expected)
       return expected.takeError();
-    report.residual = measure("residual", *after, *expected, step, report);
+    report.residual = measure("residual", values.residual, *expected, step, report);
   } else {
     report.layer = plan().launches[launch].layer;
-    if (Error error = compareLayer(launch, residual, *after, report))
+    if (Error error = compareLayer(launch, residual, values, report))
       return error;
   }
-  demandZeros("residual", *after, step, report);
-  if (Error error = compareResult(launch, *after, report))
+  demandZeros("residual", values.residual, step, report);
+  if (Error error = compareResult(launch, values, report))
     return error;
-  residual = std::move(*after);
+  residual = values.residual;
   return report;
 }
 
-Error Session::compareLayer(int64_t launch, const Matrix &before, const Matrix &after,
+Error Session::compareLayer(int64_t launch, const Matrix &before, LaunchValues &values,
                             LaunchReport &report) {
   const int64_t layer = report.layer;
+  const Matrix &after = values.residual;
   reference::KernelLayer kernel{.residual = after};
   if (plan().buffer(kRouterLogits)) {
     auto logits = read(kRouterLogits, launch);
@@ -380,9 +396,11 @@ Error Session::compareLayer(int64_t launch, const Matrix &before, const Matrix &
     auto chosen = evaluator->route(layer, *logits, step);
     if (!chosen)
       return chosen.takeError();
-    kernel.logits = std::move(*logits);
-    kernel.ids = std::move(chosen->ids);
-    kernel.weights = std::move(chosen->weights);
+    values.routerLogits = std::move(*logits);
+    values.routing = std::move(*chosen);
+    kernel.logits = values.routerLogits;
+    kernel.ids = values.routing.ids;
+    kernel.weights = values.routing.weights;
     routing[size_t(layer)] = kernel.ids;
   }
   const KvStore cacheBefore = caches[size_t(layer)];
@@ -443,18 +461,19 @@ Error Session::compareKv(int64_t layer, LaunchReport &report) {
   return Error::success();
 }
 
-Error Session::compareResult(int64_t launch, const Matrix &residual, LaunchReport &report) {
+Error Session::compareResult(int64_t launch, LaunchValues &values, LaunchReport &report) {
   auto actual = read(isLast(launch) ? kOutput : kQkv, launch);
   if (!actual)
     return actual.takeError();
-  auto expected = isLast(launch) ? evaluator->head(residual, step)
-                                 : evaluator->projections(launch, residual, step);
+  auto expected = isLast(launch) ? evaluator->head(values.residual, step)
+                                 : evaluator->projections(launch, values.residual, step);
   if (!expected)
     return expected.takeError();
   (isLast(launch) ? report.head : report.qkv) =
       measure(isLast(launch) ? "logits" : "projections", *actual, *expected, step, report);
   if (!isLast(launch))
     demandZeros("projections", *actual, step, report);
+  values.result = std::move(*actual);
   return Error::success();
 }
 

@@ -51,6 +51,18 @@ struct Outcome {
   bool sameRow(int64_t row, const Outcome &other, int64_t otherRow) const;
 };
 
+/// Most positions of a sequence, new rows included, of a model in the moe dialect.
+int64_t maxPositions(mlir::ModuleOp model);
+
+/// What one launch left for others to read, in one step; rows that are dead are zero. Not there
+/// (no rows): what the launch does not compute.
+struct LaunchValues {
+  reference::Matrix residual;     ///< [R, H]
+  reference::Matrix result;       ///< projections for the next layer [R, …] or logits [R, vocab]
+  reference::Matrix routerLogits; ///< [R, E]
+  reference::Routing routing;     ///< what top-k makes of these logits: ids [R * k], weights [R, k]
+};
+
 class Session {
 public:
   /// `module` is the model in the moe dialect, `folder` an artifact (codegen/Compile.h) with plan
@@ -64,8 +76,10 @@ public:
   /// Launches that a step of a workload runs.
   int64_t launchesPerStep() const { return launchCount; }
 
-  /// Runs a workload launch by launch against the reference; `outcome`: what `run` would return.
-  llvm::Expected<Report> compare(const Workload &workload, Outcome *outcome = nullptr);
+  /// Runs a workload launch by launch against the reference; `outcome`: what `run` would return;
+  /// `values`: of each launch of the report.
+  llvm::Expected<Report> compare(const Workload &workload, Outcome *outcome = nullptr,
+                                 std::vector<LaunchValues> *values = nullptr);
 
   /// Runs a workload in one go a step, from poisoned scratch. `launchBase`: number of its first
   /// launch, which chooses the sets; `delaySeed`: of the start delays, with kLaunchDelays.
@@ -86,11 +100,12 @@ private:
   llvm::Error fillCache(int64_t layer, const Workload &workload);
   llvm::Error begin(const Workload &workload, int64_t step);
   llvm::Error writeInputs(const Workload &workload, int64_t step);
-  llvm::Expected<LaunchReport> compareLaunch(int64_t launch, Matrix &residual);
-  llvm::Error compareLayer(int64_t launch, const Matrix &before, const Matrix &after,
+  llvm::Expected<LaunchReport> compareLaunch(int64_t launch, Matrix &residual,
+                                             LaunchValues &values);
+  llvm::Error compareLayer(int64_t launch, const Matrix &before, LaunchValues &values,
                            LaunchReport &report);
   llvm::Error compareKv(int64_t layer, LaunchReport &report);
-  llvm::Error compareResult(int64_t launch, const Matrix &residual, LaunchReport &report);
+  llvm::Error compareResult(int64_t launch, LaunchValues &values, LaunchReport &report);
   llvm::Error compareWhole(LaunchReport &report);
   llvm::Expected<Outcome::StepOutcome> stepOutcome();
   llvm::Expected<Matrix> read(llvm::StringRef buffer, int64_t launch);

@@ -8,7 +8,10 @@
 #define MEGALITH_TOOLS_CHECK_WORKLOAD_H
 
 #include "models/reference/step.h"
+#include "runtime/plan.h"
 #include "runtime/step.h"
+
+#include "llvm/Support/Error.h"
 
 #include <cstdint>
 #include <string>
@@ -24,6 +27,8 @@ struct Sequence {
   /// The sequence whose made-up tokens and history it has: two with the same are identical.
   int64_t content = 0;
   int64_t firstRow = -1; ///< -1: behind the sequence before it; rows left free are dead
+  /// Tokens of the new rows of all steps, instead of made-up ones.
+  std::vector<int32_t> tokens = {};
 };
 
 struct Workload {
@@ -37,6 +42,9 @@ struct Workload {
   int64_t pages(const Sequence &sequence) const;
   int64_t maxPages() const;
   int64_t totalPages() const;
+  /// What is wrong with it for a plan, as one line: counts, rows, positions, tokens. A sequence has
+  /// at most `maxPositions`.
+  llvm::Error check(const runtime::Plan &plan, int64_t maxPositions) const;
   /// "2 steps of [129+1 #0, 0+3 #1 at row 4]": start, rows, content.
   std::string str() const;
 };

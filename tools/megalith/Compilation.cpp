@@ -9,7 +9,9 @@
 #include "tools/megalith/Failure.h"
 
 #include "mlir/IR/Diagnostics.h"
+#include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 
 using namespace llvm;
@@ -31,6 +33,33 @@ int64_t defaultSms(StringRef target) {
   return target == "sm_90a" ? 132 : 148;
 }
 
+Error checkPlace(StringRef out, const CompileRequest &request) {
+  SmallString<128> place(out), plan;
+  sys::path::append(place, request.target, "rows" + Twine(request.rows));
+  sys::path::append(plan, place, kPlanFile);
+  if (sys::fs::exists(place) && !sys::fs::exists(plan))
+    return failure(Exit::Input,
+                   "{0}: expected nothing or an earlier artifact (with {1}) to replace, but got "
+                   "something else; move it away or choose another -o",
+                   place, kPlanFile);
+  StringRef parent = place;
+  while (!parent.empty() && !sys::fs::exists(parent))
+    parent = sys::path::parent_path(parent);
+  if (parent.empty())
+    parent = ".";
+  if (!sys::fs::is_directory(parent))
+    return failure(Exit::Input, "{0}: expected a folder but got a file; choose another -o", parent);
+  // Permissions do not tell all: try.
+  SmallString<128> model(parent), probe;
+  sys::path::append(model, ".megalith-%%%%%%%%");
+  sys::fs::createUniquePath(model, probe, /*MakeAbsolute=*/false);
+  if (auto code = sys::fs::create_directory(probe, /*IgnoreExisting=*/false))
+    return failure(Exit::Input, "{0}: cannot write into this folder: {1}; choose another -o",
+                   parent, code.message());
+  sys::fs::remove(probe);
+  return Error::success();
+}
+
 Compilation::Compilation(CompileRequest request, Progress progress)
     : request(std::move(request)), progress(std::move(progress)) {
   mlir::DialectRegistry registry;
@@ -46,8 +75,9 @@ Expected<std::unique_ptr<Compilation>> Compilation::create(CompileRequest reques
     return error;
   if (Error error = compilation->runPasses())
     return error;
-  if (Error error = compilation->prove())
-    return error;
+  if (compilation->request.prove)
+    if (Error error = compilation->prove())
+      return error;
   return compilation;
 }
 
@@ -61,13 +91,14 @@ std::string Compilation::printed(bool locations) const {
 
 Error Compilation::import() {
   progress("import");
-  auto imported =
+  auto graph =
       models::importConfig(context, request.config, request.source, {.rows = request.rows});
-  if (!imported)
-    return with(Exit::Input, imported.takeError());
-  module = std::move(*imported);
+  if (!graph)
+    return with(Exit::Input, graph.takeError());
+  module = std::move(*graph);
   facts = collectFacts(*module, sys::path::stem(request.source));
   (*module)->setAttr("megalith.model", mlir::StringAttr::get(&context, facts.model));
+  imported = module->clone();
   options.files.emplace_back(kModelFile, printed());
   return Error::success();
 }
@@ -95,10 +126,12 @@ Error Compilation::runPasses() {
       return failure(Exit::Input, "{0}: rows {1}, {2}: {3} ({4})", request.source, request.rows,
                      request.target, message, name);
     names.push_back(name);
-    if (request.saveIr)
-      options.snapshots.emplace_back(name, printed());
+    afterPass.emplace_back(name, printed());
   }
   options.emit.pipeline = join(names, ",");
+  options.emit.origin = sys::path::filename(request.source).str();
+  options.emit.regenerate = formatv("megalith compile {0} --target {1} --rows {2} --sms {3} -o out",
+                                    options.emit.origin, request.target, request.rows, request.sms);
   options.files.emplace_back(kKernelsFile, printed(/*locations=*/true));
   return Error::success();
 }
@@ -114,13 +147,20 @@ Error Compilation::prove() {
   return Error::success();
 }
 
-Expected<Artifact> Compilation::write(StringRef outDir) {
-  progress(request.cubins ? "print, nvrtc" : "print");
+Expected<PrintedKernels> Compilation::print(bool digests) const {
+  EmitOptions emit = options.emit;
+  emit.digests = digests;
+  Expected<PrintedKernels> kernels = printKernels(*module, facts, emit);
+  if (!kernels)
+    return with(Exit::Run, kernels.takeError());
+  return kernels;
+}
+
+Expected<Artifact> Compilation::write(StringRef outDir, bool cubins, bool saveIr) {
+  progress(cubins ? "print, nvrtc" : "print");
   options.outDir = outDir.str();
-  options.cubins = request.cubins;
-  options.emit.origin = sys::path::filename(request.source).str();
-  options.emit.regenerate = formatv("megalith compile {0} --target {1} --rows {2} --sms {3} -o out",
-                                    options.emit.origin, request.target, request.rows, request.sms);
+  options.cubins = cubins;
+  options.snapshots = saveIr ? afterPass : decltype(afterPass)();
   Expected<Artifact> artifact = compileKernels(*module, facts, options);
   if (!artifact)
     return with(Exit::Run, artifact.takeError());

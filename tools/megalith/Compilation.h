@@ -28,8 +28,9 @@ struct CompileRequest {
   std::string target; ///< "sm_90a"
   int64_t rows = 1;
   int64_t sms = 0;
-  bool saveIr = false;
-  bool cubins = true; ///< compile the sources with NVRTC
+  bool saveIr = false; ///< write the IR after each pass too
+  bool cubins = true;  ///< compile the sources with NVRTC
+  bool prove = true;   ///< false: the caller proves kernels() itself
 };
 
 /// Told at the start of each piece of work: "task-plan-memory".
@@ -43,7 +44,23 @@ public:
                                                              Progress progress);
 
   /// Writes `outDir`/<target>/rows<n>, whole or not at all.
-  llvm::Expected<Artifact> write(llvm::StringRef outDir);
+  llvm::Expected<Artifact> write(llvm::StringRef outDir) {
+    return write(outDir, request.cubins, request.saveIr);
+  }
+  llvm::Expected<Artifact> write(llvm::StringRef outDir, bool cubins, bool saveIr);
+
+  /// The sources and the plan that `write` would write, without cubins. `digests`: as in
+  /// EmitOptions.
+  llvm::Expected<PrintedKernels> print(bool digests = true) const;
+
+  const CompileRequest &getRequest() const { return request; }
+  mlir::MLIRContext &getContext() { return context; }
+  mlir::ModuleOp graph() const { return *imported; } ///< in the moe dialect, as imported
+  mlir::ModuleOp kernels() const { return *module; } ///< role regions
+  /// (pass, IR after it), in order.
+  llvm::ArrayRef<std::pair<std::string, std::string>> snapshots() const { return afterPass; }
+  /// The graph's text: model.mlir.
+  llvm::StringRef graphText() const { return options.files.front().second; }
 
 private:
   Compilation(CompileRequest request, Progress progress);
@@ -55,10 +72,15 @@ private:
   CompileRequest request;
   Progress progress;
   mlir::MLIRContext context;
-  mlir::OwningOpRef<mlir::ModuleOp> module;
+  mlir::OwningOpRef<mlir::ModuleOp> imported, module;
+  std::vector<std::pair<std::string, std::string>> afterPass;
   ModelFacts facts;
   CompileOptions options;
 };
+
+/// Whether the artifact's place below `outDir` can be written and holds nothing but an earlier
+/// artifact, to be asked before the work.
+llvm::Error checkPlace(llvm::StringRef outDir, const CompileRequest &request);
 
 /// SMs of a target's usual GPU: 132 for sm_90a (H100 and H200, SXM), 148 for sm_100a (B200).
 int64_t defaultSms(llvm::StringRef target);

@@ -4,9 +4,6 @@
 #include "tools/megalith/Compilation.h"
 #include "tools/megalith/Files.h"
 
-#include "llvm/ADT/SmallString.h"
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace llvm;
@@ -58,35 +55,6 @@ static Expected<std::vector<CompileRequest>> readRequests(const Arguments &argum
                           .saveIr = arguments.has("save-ir"),
                           .cubins = !arguments.has("no-cubins")});
   return requests;
-}
-
-/// Before the work:
-/// whether the artifact's place can be written, and holds nothing else.
-static Error checkPlace(StringRef out, const CompileRequest &request) {
-  SmallString<128> place(out), plan;
-  sys::path::append(place, request.target, "rows" + Twine(request.rows));
-  sys::path::append(plan, place, kPlanFile);
-  if (sys::fs::exists(place) && !sys::fs::exists(plan))
-    return failure(Exit::Input,
-                   "{0}: expected nothing or an earlier artifact (with {1}) to replace, but got "
-                   "something else; move it away or choose another -o",
-                   place, kPlanFile);
-  StringRef parent = place;
-  while (!parent.empty() && !sys::fs::exists(parent))
-    parent = sys::path::parent_path(parent);
-  if (parent.empty())
-    parent = ".";
-  if (!sys::fs::is_directory(parent))
-    return failure(Exit::Input, "{0}: expected a folder but got a file; choose another -o", parent);
-  // Permissions do not tell all: try.
-  SmallString<128> model(parent), probe;
-  sys::path::append(model, ".megalith-%%%%%%%%");
-  sys::fs::createUniquePath(model, probe, /*MakeAbsolute=*/false);
-  if (auto code = sys::fs::create_directory(probe, /*IgnoreExisting=*/false))
-    return failure(Exit::Input, "{0}: cannot write into this folder: {1}; choose another -o",
-                   parent, code.message());
-  sys::fs::remove(probe);
-  return Error::success();
 }
 
 static Error runCompile(const Arguments &arguments) {

@@ -1,10 +1,7 @@
 //===- Run.cpp - megalith run -----------------------------------------------===//
 
-#include "codegen/headers.h"
-#include "ir/moe/Moe.h"
-#include "runtime/cuda_backend.h"
 #include "runtime/host_backend.h"
-#include "runtime/kernel_cache.h"
+#include "tools/check/Backends.h"
 #include "tools/check/Session.h"
 #include "tools/megalith-opt/Registration.h"
 #include "tools/megalith/Commands.h"
@@ -148,10 +145,7 @@ static Error checkAgainst(mlir::ModuleOp model, const runtime::Plan &plan,
                    "expected at most {0} rows in a step, as the plan was compiled for, but got "
                    "{1}; compile for more --rows or run fewer",
                    plan.rows, rows);
-  int64_t positions = INT64_MAX;
-  model.walk([&](moe::KvAppendOp op) {
-    positions = std::min(positions, op.getKv().getType().getPositions());
-  });
+  const int64_t positions = check::maxPositions(model);
   for (const check::Sequence &sequence : workload.sequences)
     if (workload.length(sequence) > positions)
       return failure(
@@ -163,22 +157,6 @@ static Error checkAgainst(mlir::ModuleOp model, const runtime::Plan &plan,
     return failure(Exit::CommandLine, "--layer: expected a number from 0 to {0} but got '{1}'",
                    plan.layers - 1, *layer);
   return Error::success();
-}
-
-static Expected<std::unique_ptr<runtime::Backend>> makeBackend(StringRef name) {
-  if (name == "cuda") {
-    auto backend = runtime::CudaBackend::create();
-    if (!backend)
-      return with(Exit::Run, backend.takeError());
-    return std::move(*backend);
-  }
-  auto headers = runtime::cacheEntry("", "headers", "device", deviceHeadersDigest());
-  if (!headers)
-    return with(Exit::Run, headers.takeError());
-  if (Error error = writeDeviceHeaders(*headers))
-    return with(Exit::Run, std::move(error));
-  return std::make_unique<runtime::HostBackend>(
-      runtime::HostBackendOptions{.compile = {.includeFolder = *headers}});
 }
 
 /// The whole again, `times` times; every run must give the same bits.
@@ -221,9 +199,9 @@ static Error runRun(const Arguments &arguments) {
   Expected<check::Workload> workload = workloadOf(arguments);
   if (!workload)
     return workload.takeError();
-  auto backend = makeBackend(*backendName);
+  auto backend = check::openBackend(*backendName);
   if (!backend)
-    return backend.takeError();
+    return with(Exit::Run, backend.takeError());
   TemporaryFolder temporary;
   Expected<std::string> folder = artifact(arguments, *backendName == "cuda", temporary);
   if (!folder)

@@ -5,8 +5,9 @@
 #include "tools/megalith/Commands.h"
 #include "tools/megalith/Compilation.h"
 #include "tools/megalith/Files.h"
+#include "tools/megalith/Verification.h"
 
-#include "mlir/Parser/Parser.h"
+#include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
@@ -16,21 +17,6 @@
 using namespace llvm;
 
 namespace megalith::cli {
-
-static Error checkLevel(mlir::ModuleOp module, StringRef file) {
-  for (task::KernelOp kernel : module.getOps<task::KernelOp>())
-    if (!kernel.isAtRoleLevel())
-      return failure(Exit::Input,
-                     "{0}: expected kernels with role regions but @{1} has none; give the IR after "
-                     "task-lower-to-roles",
-                     file, kernel.getSymName());
-  if (module.getOps<task::KernelOp>().empty())
-    return failure(Exit::Input,
-                   "{0}: expected at least one task.kernel but got none; give the IR after "
-                   "task-lower-to-roles",
-                   file);
-  return Error::success();
-}
 
 /// A source without its banner, which says where it comes from.
 static StringRef body(StringRef source) {
@@ -79,21 +65,17 @@ static Error runVerify(const Arguments &arguments) {
   registerDialects(registry);
   mlir::MLIRContext context(registry);
   SourceMgr sources;
-  sources.AddNewSourceBuffer(MemoryBuffer::getMemBuffer(*text, file), SMLoc());
   // Diagnostics keep their notes: they name both sides of a missing edge.
   mlir::SourceMgrDiagnosticHandler handler(sources, &context);
-  auto module = mlir::parseSourceFile<mlir::ModuleOp>(sources, &context);
+  auto module = parseKernels(context, *text, file, &sources);
   if (!module)
-    return failure(Exit::Input, "{0}: expected valid moe or task IR but got the errors above",
-                   file);
-  if (Error error = checkLevel(*module, file))
-    return error;
-  if (mlir::failed(verify::verifyPlan(*module, int(*cases))))
+    return module.takeError();
+  if (mlir::failed(verify::verifyPlan(**module, int(*cases))))
     return failure(Exit::Proof, "{0}: not proved, for the reasons above", file);
   if (isArtifact)
-    if (Error error = checkSources(*module, given))
+    if (Error error = checkSources(**module, given))
       return error;
-  const auto kernels = range_size(module->getOps<task::KernelOp>());
+  const auto kernels = range_size((*module)->getOps<task::KernelOp>());
   return writeText("", formatv("{0}: proved: {1} kernel{2} without deadlock or race{3}\n", given,
                                kernels, kernels == 1 ? "" : "s",
                                isArtifact ? ", and the sources are theirs" : "")
