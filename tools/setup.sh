@@ -10,10 +10,10 @@ say() { echo "setup: $*"; }
 fail() { echo "setup: $*" >&2; exit 1; }
 
 packages=(
-  bazel-bootstrap g++ git clang-format               # build, format
+  bazel-bootstrap g++ git clang-format                            # build, format
   llvm-22-dev llvm-22-tools libmlir-22-dev mlir-22-tools libzstd-dev zlib1g-dev
-  catch2 libfmt-dev pybind11-dev                     # C++ libraries
-  python3 python3-dev python3-numpy python3-pytest   # tests
+  catch2 libfmt-dev pybind11-dev                                  # C++ libraries
+  python3 python3-dev python3-numpy python3-pytest python3-venv   # tests, Python package
 )
 
 missing_of() {
