@@ -184,7 +184,7 @@ llvm::Error run(const std::string &folder, int64_t launches) {
     return error ? llvm::formatv("{0:e1}", *error).str() : std::string("-");
   };
   llvm::outs() << llvm::formatv(
-      "{0,-18}{1,4}{2,5}{3,7}{4,10}{5,10}{6,10}{7,10}{8,10}{9,10}{10,6}{11,9}  {12}\n",
+      "{0,-18}{1,4}{2,5}{3,9}{4,10}{5,10}{6,10}{7,10}{8,10}{9,10}{10,6}{11,9}  {12}\n",
       bench.plan.model, bench.plan.rows, bench.plan.sms, all.launches.size(), number(most.residual),
       number(most.router), number(most.kv), number(most.qkv), number(most.head), number(most.whole),
       most.nearTies, done, failures.empty() ? "ok" : "FAILED");
@@ -195,7 +195,7 @@ llvm::Error run(const std::string &folder, int64_t launches) {
 
 void heading() {
   llvm::outs() << llvm::formatv(
-      "{0,-18}{1,4}{2,5}{3,7}{4,10}{5,10}{6,10}{7,10}{8,10}{9,10}{10,6}{11,9}\n", "model", "rows",
+      "{0,-18}{1,4}{2,5}{3,9}{4,10}{5,10}{6,10}{7,10}{8,10}{9,10}{10,6}{11,9}\n", "model", "rows",
       "SMs", "checked", "residual", "router", "kv", "qkv", "head", "whole", "ties", "repeated");
 }
 

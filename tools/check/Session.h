@@ -14,8 +14,11 @@
 #include "tools/check/Report.h"
 #include "tools/check/Workload.h"
 
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
+#include <tuple>
 #include <vector>
 
 namespace megalith::check {
@@ -92,6 +95,15 @@ public:
 private:
   using Matrix = reference::Matrix;
 
+  // Names that passes/graph fixes (docs/kernel-contract.md, section 7).
+  static constexpr const char *kResidual = "resid", *kQkv = "qkv", *kRouterLogits = "logits",
+                              *kOutput = "out";
+
+  /// What a layer's launch alone starts from.
+  struct Inputs {
+    Matrix residual, qkv;
+  };
+
   Session(mlir::ModuleOp module, const SessionOptions &options)
       : module(module), options(options), weights(options.weightSeed) {}
 
@@ -100,6 +112,7 @@ private:
   llvm::Error fillCache(int64_t layer, const Workload &workload);
   llvm::Error begin(const Workload &workload, int64_t step);
   llvm::Error writeInputs(const Workload &workload, int64_t step);
+  llvm::Error makeInputs(const Workload &workload, Inputs &made);
   llvm::Expected<LaunchReport> compareLaunch(int64_t launch, Matrix &residual,
                                              LaunchValues &values);
   llvm::Error compareLayer(int64_t launch, const Matrix &before, LaunchValues &values,
@@ -125,6 +138,8 @@ private:
   reference::Step step;
   std::vector<reference::ExpertIds> routing; ///< the kernels' choice, by layer
   Matrix input;                              ///< residual before options.layer
+  /// By workload, its seed and the step: the evaluator takes long over a real layer's.
+  std::map<std::tuple<std::string, uint32_t, int64_t>, Inputs> inputs;
   /// By layer: what the pages hold before the step; and what the evaluator alone would have put
   /// there, for whole steps.
   std::vector<reference::KvStore> caches, wholeCaches;
