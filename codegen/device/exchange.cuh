@@ -148,8 +148,8 @@ struct VectorBlock {
 
 /// One warp copies the block as its words arrive; a sweep reads only what is missing. Out of line:
 /// a kernel has one for all its edges.
-MEGALITH_COLD void poll_vectors(const LaunchArgs &args, VectorBlock block, int lane,
-                                uint32_t edge, uint64_t n) {
+MEGALITH_COLD void poll_vectors(const LaunchArgs &args, VectorBlock block, int lane, uint32_t edge,
+                                uint64_t n) {
   constexpr int kLoads = kPollsInFlight, kGroups = 32 / kLoads;
   constexpr uint32_t kGroupMask = (1u << kLoads) - 1;
   // 32 vectors a lane at a time: bit u of `missing` is vector window + 32 * u + lane.
