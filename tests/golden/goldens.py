@@ -1,11 +1,14 @@
-"""Texts as reviewed: IR after each pass of a small model, emitted sources.
+"""Texts as reviewed: IR after each pass of a small model, emitted sources, the outputs in docs/python.md.
 
 test_goldens.py compares them with what the compiler makes now; run as a program, this
 writes them again and says what changed (update.sh).
 """
 
+import contextlib
 import difflib
+import io
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -13,12 +16,26 @@ import megalith
 
 CONFIGS = {"qwen3_moe": "qwen3-moe-small.test.json", "mixtral": "mixtral-small.test.json"}
 FOLDER = Path("tests/golden")
+DOCUMENT = "docs/python.md"
 MOST_LINES = 60  # of one file's difference that are shown
 
 
 def compiled(family: str) -> megalith.Program:
     # Of a size at which every stage is spread over several SMs, and rows over several tiles.
     return megalith.compile(Path("models/configs", CONFIGS[family]), rows=2, sms=4)
+
+
+def documented() -> str:
+    """docs/python.md with what its examples print now, each in the block after it."""
+    names = {}
+
+    def rerun(example):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(example[1], names)
+        return f"```python\n{example[1]}```\n\n```\n{printed.getvalue()}```\n"
+
+    return re.sub(r"```python\n(.*?)```\n\n```\n.*?```\n", rerun, Path(DOCUMENT).read_text(), flags=re.S)
 
 
 def texts():
@@ -31,13 +48,15 @@ def texts():
     result["source/mixtral-layer.cu"] = compiled("mixtral").source("layer", digests=False)
     m0 = megalith.emit(Path("tests/ir/task/m0.mlir").read_text(), "m0.mlir", digests=False)
     result["source/m0.cu"] = "".join(m0.values())
+    result[f"../../{DOCUMENT}"] = documented()
     return result
 
 
 def present():
     """The same as it is in the files."""
     files = [*FOLDER.glob("ir/*/*.mlir"), *FOLDER.glob("source/*.cu")]
-    return {str(f.relative_to(FOLDER)): f.read_text() for f in files}
+    found = {str(f.relative_to(FOLDER)): f.read_text() for f in files}
+    return {**found, f"../../{DOCUMENT}": Path(DOCUMENT).read_text()}
 
 
 def difference(name: str, old: str, new: str) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -154,6 +155,32 @@ def test_an_exception_in_progress_ends_the_compilation():
 
     with pytest.raises(KeyError, match="task-plan-streams"):
         megalith.compile(QWEN, sms=2, progress=stop)
+
+
+def test_a_signal_ends_a_compilation():
+    """As Ctrl-C does, between two passes."""
+
+    def stop(signum, frame):
+        raise KeyboardInterrupt
+
+    work = []
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, 0.001)
+            megalith.compile("models/configs/qwen3-30b-a3b.json", progress=work.append)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert "proof" not in work
+
+
+def test_no_nvrtc(program, tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("MEGALITH_NVRTC", "/no/libnvrtc.so")
+    with pytest.raises(megalith.RunError, match="/no/libnvrtc.so") as raised:
+        program.save(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    one_line_and_silent(raised, capfd)
 
 
 def one_line_and_silent(raised, capfd):
