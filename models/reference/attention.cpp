@@ -60,29 +60,41 @@ template <class T> struct Partial {
   }
 };
 
-/// One query head over one piece of its keys.
+/// One query head over one piece of its keys, unit by unit of 16 positions: the probabilities of a
+/// unit are relative to the largest score so far, and what came before is scaled to it.
 template <class T>
 Partial<T> attendPiece(const std::vector<T> &query, const KvStore &cache, int64_t sequence,
                        int64_t kvHead, KeyRange keys, const AttentionRule &rule, bool roundP) {
+  constexpr int64_t kUnit = 16;
   Partial<T> partial;
-  std::vector<T> scores;
-  for (int64_t j = keys.first; j < keys.end; ++j) {
-    const std::span<const double> key = cache.key(sequence, j, kvHead);
-    T dot = 0;
-    for (size_t d = 0; d < query.size(); ++d)
-      dot += query[d] * T(key[d]);
-    scores.push_back(dot * T(rule.scale));
-    partial.maximum = std::max(partial.maximum, scores.back());
-  }
   partial.values.assign(query.size(), T(0));
-  for (int64_t j = keys.first; j < keys.end; ++j) {
-    const T p = std::exp(scores[size_t(j - keys.first)] - partial.maximum);
-    partial.sum += p;
-    const T entering = roundP ? T(models::r16(float(p))) : p;
-    const int64_t at = std::max<int64_t>(0, j + rule.valueShift);
-    const std::span<const double> value = cache.value(sequence, at, kvHead);
-    for (size_t d = 0; d < query.size(); ++d)
-      partial.values[d] += entering * T(value[d]);
+  std::vector<T> scores;
+  for (int64_t unit = keys.first; unit < keys.end; unit = (unit / kUnit + 1) * kUnit) {
+    const int64_t end = std::min((unit / kUnit + 1) * kUnit, keys.end);
+    scores.clear();
+    T maximum = partial.maximum;
+    for (int64_t j = unit; j < end; ++j) {
+      const std::span<const double> key = cache.key(sequence, j, kvHead);
+      T dot = 0;
+      for (size_t d = 0; d < query.size(); ++d)
+        dot += query[d] * T(key[d]);
+      scores.push_back(dot * T(rule.scale));
+      maximum = std::max(maximum, scores.back());
+    }
+    const T before = std::exp(partial.maximum - maximum); // 0 for the first unit
+    partial.maximum = maximum;
+    partial.sum *= before;
+    for (T &value : partial.values)
+      value *= before;
+    for (int64_t j = unit; j < end; ++j) {
+      const T p = std::exp(scores[size_t(j - unit)] - maximum);
+      partial.sum += p;
+      const T entering = roundP ? T(models::r16(float(p))) : p;
+      const int64_t at = std::max<int64_t>(0, j + rule.valueShift);
+      const std::span<const double> value = cache.value(sequence, at, kvHead);
+      for (size_t d = 0; d < query.size(); ++d)
+        partial.values[d] += entering * T(value[d]);
+    }
   }
   return partial;
 }

@@ -19,9 +19,11 @@ void appendKv(KvStore &cache, const Matrix &key, const Matrix &value, Element el
 /// denominator only.
 ///
 /// The keys 0 .. n-1 of a sequence (n - 1: its last live row's position) are cut into pieces of
-/// 16 * ceil(ceil(n / 16) / 32); each piece has its own maximum, and pieces are merged in ascending
-/// order (DESIGN section 5). In contract precision a probability enters the product with v as bf16
-/// and the sum of probabilities as fp32.
+/// 16 * ceil(ceil(n / 16) / 32), merged in ascending order (DESIGN section 5). A piece is taken in
+/// units of 16 positions, each unit's probabilities relative to the largest score up to it. In
+/// contract precision a probability enters the product with v as bf16 and the sum of probabilities
+/// as fp32: which maximum it is relative to decides how it rounds, so the unit is part of the
+/// contract.
 Matrix attention(const Matrix &q, const KvStore &cache, const AttentionRule &rule,
                  std::span<const double> sinks, Element element, const Context &context);
 
