@@ -285,6 +285,13 @@ llvm::Expected<Driver::Address> Driver::allocate(int64_t bytes) {
   return address;
 }
 
+llvm::Expected<int64_t> Driver::freeBytes() {
+  size_t free = 0, total = 0;
+  if (auto error = api->check(api->cuMemGetInfo_v2(&free, &total), "asking for free memory"))
+    return error;
+  return int64_t(free);
+}
+
 void Driver::release(Address address) {
   api->cuMemFree_v2(address);
 }

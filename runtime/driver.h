@@ -64,6 +64,8 @@ public:
   using Event = void *;
 
   llvm::Expected<Address> allocate(int64_t bytes);
+  /// Bytes that are not allocated, by anybody.
+  llvm::Expected<int64_t> freeBytes();
   void release(Address address);
   /// Host memory that kernels can write; `device` is its address for them.
   llvm::Expected<void *> allocatePinned(int64_t bytes, Address &device);

@@ -174,7 +174,9 @@ llvm::Error Executor::runLaunches(int64_t first, int64_t count) {
   if (auto error = backend.run(prepareLaunches(first, count), options.chaining)) {
     lost = backend.losesContext();
     const FaultRecord fault = backend.fault();
-    return fault.valid ? describeFault(fault, std::move(error)) : std::move(error);
+    return fault.valid
+               ? describeFault(fault, int64_t(fault.launch - launchBase()), std::move(error))
+               : std::move(error);
   }
   return llvm::Error::success();
 }
@@ -196,12 +198,12 @@ void Executor::restart(uint64_t launchBase, uint64_t delaySeed) {
   hasStep = false;
 }
 
-llvm::Error Executor::describeFault(const FaultRecord &fault, llvm::Error cause) const {
-  const uint64_t inStep = fault.launch - launchBase();
+llvm::Error Executor::describeFault(const FaultRecord &fault, int64_t index,
+                                    llvm::Error cause) const {
   std::string who = llvm::formatv("launch {0}", fault.launch).str();
   std::string edgeName = llvm::formatv("edge {0}", fault.edge).str();
-  if (inStep < plan.launches.size()) {
-    const Launch &launch = plan.launches[inStep];
+  if (index >= 0 && index < int64_t(plan.launches.size())) {
+    const Launch &launch = plan.launches[index];
     const Kernel &kernel = *plan.kernel(launch.kernel);
     who += llvm::formatv(" (kernel {0}, layer {1})", kernel.name, launch.layer).str();
     if (fault.edge < kernel.edges.size()) {

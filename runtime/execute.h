@@ -62,6 +62,10 @@ public:
   /// keep what they hold: resetBuffer those whose sets are chosen by the launch number.
   void restart(uint64_t launchBase, uint64_t delaySeed);
 
+  /// Adds to `cause` what a fault record tells: who waited for what. `launch` is the index in the
+  /// plan of the launch that the record's number belongs to.
+  llvm::Error describeFault(const FaultRecord &fault, int64_t launch, llvm::Error cause) const;
+
   uint64_t launchBase() const { return step.descriptor.launch_base; }
   /// Number of launch `index` of the current step; its set of a words buffer is number % sets.
   uint64_t launchNumber(int64_t index) const { return launchBase() + uint64_t(index); }

@@ -10,7 +10,7 @@ import pytest
 MEGALITH = os.path.abspath("tools/megalith/megalith")
 CONFIG = os.path.abspath("models/configs/qwen3-moe-small.test.json")
 M0 = os.path.abspath("tests/ir/task/m0.mlir")
-COMMANDS = ["import", "compile", "run", "verify"]
+COMMANDS = ["import", "compile", "run", "bench", "verify"]
 
 
 def megalith(*words, cwd=None):
@@ -26,7 +26,7 @@ def replaced(words, folder):
 # The command line, the exit code, and what the line on stderr must say.
 MISTAKES = [
     # Which command.
-    ("", 2, "expected a command (import, compile, run, verify"),
+    ("", 2, "expected a command (import, compile, run, bench, verify"),
     ("imports CONFIG", 2, "got 'imports', did you mean import?"),
     ("frobnicate", 2, "got 'frobnicate'; see megalith --help"),
     ("--rows 1 import CONFIG", 2, "expected a command"),
@@ -53,6 +53,12 @@ MISTAKES = [
     ("import CONFIG --rows 99999999999999999999", 2, "but got '99999999999999999999'"),
     ("import CONFIG --max-context 1e5", 2, "--max-context: expected a number from 1"),
     ("verify M0 --cases many", 2, "--cases: expected a number from 0 to 10000 but got 'many'"),
+    ("bench CONFIG --steps 19", 2, "--steps: expected a number from 20"),
+    ("bench CONFIG --rows 1,3", 2, "--rows: expected some of 1, 2, 4, 8 but got 3"),
+    ("bench CONFIG --context 1,x", 2, "--context: expected"),
+    ("bench TMP --rows 2", 1, "rows2/plan.json but neither is there; megalith compile <config.json> --rows 2 -o out"),
+    ("bench TMP --sms 4", 2, "--sms: expected with a config only"),
+    ("bench TMP/none", 1, "cannot read it: No such file or directory"),
     ("compile CONFIG", 2, "expected --target <list> but got no such option; for example: megalith compile "),
     ("compile CONFIG --target sm_90a", 2, "expected --rows <list> but got no such option"),
     ("compile CONFIG --target sm_90a --rows 1", 2, "expected -o <folder> but got no such option"),

@@ -17,6 +17,7 @@ struct Command {
   llvm::Error (*run)(const Arguments &arguments);
 };
 
+extern const Command kBench;
 extern const Command kCompile;
 extern const Command kImport;
 extern const Command kRun;

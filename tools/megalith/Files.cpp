@@ -61,4 +61,19 @@ Error writeText(StringRef file, StringRef text) {
   return Error::success();
 }
 
+Error TemporaryFolder::create() {
+  SmallString<128> made;
+  if (auto code = sys::fs::createUniqueDirectory("megalith", made))
+    return failure(Exit::Run,
+                   "cannot make a temporary folder: {0}; set TMPDIR to one that can be written",
+                   code.message());
+  folder = made.str().str();
+  return Error::success();
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  if (!folder.empty())
+    sys::fs::remove_directories(folder);
+}
+
 } // namespace megalith::cli

@@ -15,6 +15,21 @@ llvm::Expected<std::string> readText(llvm::StringRef file, llvm::StringRef expec
 /// Writes `text` to `file` through a temporary file beside it; "" is standard output.
 llvm::Error writeText(llvm::StringRef file, llvm::StringRef text);
 
+/// A folder that is gone at the end.
+class TemporaryFolder {
+public:
+  TemporaryFolder() = default;
+  TemporaryFolder(const TemporaryFolder &) = delete;
+  ~TemporaryFolder();
+
+  /// Makes it, once.
+  llvm::Error create();
+  llvm::StringRef path() const { return folder; }
+
+private:
+  std::string folder;
+};
+
 } // namespace megalith::cli
 
 #endif // MEGALITH_TOOLS_MEGALITH_FILES_H

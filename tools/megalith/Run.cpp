@@ -18,15 +18,6 @@ using namespace llvm;
 
 namespace megalith::cli {
 
-/// A folder that is gone at the end.
-struct TemporaryFolder {
-  SmallString<128> path;
-  ~TemporaryFolder() {
-    if (!path.empty())
-      sys::fs::remove_directories(path);
-  }
-};
-
 /// The artifact to run: the folder given, or one compiled from the config given.
 static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
                                       TemporaryFolder &temporary) {
@@ -52,11 +43,8 @@ static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
   Expected<std::string> config = readText(given, "a config.json or the folder of a plan");
   if (!config)
     return config.takeError();
-  if (auto code = sys::fs::createUniqueDirectory("megalith", temporary.path))
-    return failure(Exit::Run,
-                   "cannot make a temporary folder: {0}; set TMPDIR to one that can be "
-                   "written",
-                   code.message());
+  if (Error error = temporary.create())
+    return error;
   auto compilation =
       Compilation::create({.config = *config,
                            .source = given.str(),
@@ -67,7 +55,7 @@ static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
                           [](StringRef work) { errs() << "compile: " << work << "\n"; });
   if (!compilation)
     return compilation.takeError();
-  Expected<Artifact> artifact = (*compilation)->write(temporary.path);
+  Expected<Artifact> artifact = (*compilation)->write(temporary.path());
   if (!artifact)
     return artifact.takeError();
   return artifact->folder;

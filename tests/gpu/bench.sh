@@ -1,0 +1,21 @@
+#!/bin/bash
+# Times a model at real size: everything for one call on a machine with a GPU, under 4 minutes.
+#   tests/gpu/bench.sh FOLDER
+# FOLDER holds megalith-bench and sm_90a/rows<n> (tests/gpu/bench_prepare.sh makes it). JSON files go
+# to $OUT, or to the current folder.
+set -u
+folder=${1:?usage: bench.sh FOLDER}
+out=${OUT:-.}
+status=0
+nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,temperature.gpu,memory.used --format=csv,noheader
+bench() { # NAME OPTIONS...: one process, since a fault loses the GPU's context
+  echo "== $1: ${*:2}"
+  timeout 110 "$folder/megalith-bench" "$folder/sm_90a" --json "$out/bench-$1.json" "${@:2}" || {
+    echo "== $1 FAILED: exit code $?"
+    status=1
+  }
+}
+bench rows1 --rows 1 --context 129,2048,8192
+bench rows248 --rows 2,4,8 --context 8192
+nvidia-smi --query-gpu=clocks.sm,clocks.mem,temperature.gpu --format=csv,noheader
+exit $status

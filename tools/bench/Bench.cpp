@@ -1,0 +1,266 @@
+//===- Bench.cpp - Timing compiled plans at real size -----------------------===//
+
+#include "tools/bench/Bench.h"
+
+#include "models/weights/weights.h"
+#include "runtime/error.h"
+#include "runtime/packing.h"
+#include "runtime/weight_packer.h"
+#include "tools/bench/DeviceTools.h"
+#include "tools/bench/FilledBackend.h"
+#include "tools/bench/Report.h"
+#include "tools/bench/Timing.h"
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+using llvm::Error;
+using llvm::Expected;
+using namespace megalith::runtime;
+
+namespace megalith::bench {
+
+namespace {
+
+constexpr int64_t kGiB = int64_t(1) << 30;
+constexpr int64_t kCeilingBytes = 4 * kGiB;
+/// Left free: exchanges, logits, kernels, the driver's own.
+constexpr int64_t kMargin = kGiB;
+
+/// A plan with what its kernels lie in.
+struct Compiled {
+  Plan plan;
+  std::string folder;
+};
+
+OpenTensor openHashed(const models::HashedWeights &weights) {
+  return [&weights](const std::string &name, const std::vector<int64_t> &shape,
+                    bool gain) -> Expected<TensorRow> {
+    auto tensor =
+        weights.open({name, shape, gain ? models::TensorRole::Gain : models::TensorRole::Matrix});
+    if (!tensor)
+      return tensor.takeError();
+    return [shared = std::shared_ptr<models::WeightTensor>(std::move(*tensor))](
+               int64_t row, std::span<uint16_t> out) { shared->row(row, out); };
+  };
+}
+
+/// Bytes of all weights that the plan's launches bind, in memory.
+int64_t boundWeights(const Plan &plan) {
+  std::set<std::pair<std::string, int64_t>> seen;
+  int64_t bytes = 0;
+  for (const Launch &launch : plan.launches)
+    for (const SlotBinding &slot : plan.kernel(launch.kernel)->slots)
+      if (const Weight *weight = plan.weight(slot.name))
+        if (seen.emplace(slot.name, weight->perLayer ? launch.layer + slot.layerOffset : -1).second)
+          bytes += weightBytes(*weight);
+  return bytes;
+}
+
+/// Bytes of one page in the pools of all layers.
+int64_t pageBytes(const Plan &plan) {
+  int64_t bytes = 0;
+  for (const Buffer &buffer : plan.buffers)
+    if (buffer.kind == BufferKind::Kv)
+      bytes += buffer.bytes * (buffer.perLayer ? plan.layers : 1);
+  return bytes;
+}
+
+class Bench {
+public:
+  Bench(const BenchOptions &options, BenchResult &result,
+        const std::function<void(llvm::StringRef)> &progress)
+      : options(options), result(result), progress(progress), weights(options.seed) {}
+
+  Error run();
+
+private:
+  Error open();
+  Error measureCeiling();
+  Expected<int64_t> poolPages();
+  Error runPlan(const Compiled &compiled, int64_t pages);
+  Error fillHistories(const Plan &plan, const Workload &workload,
+                      std::span<const StepSequence> sequences);
+
+  const BenchOptions &options;
+  BenchResult &result;
+  const std::function<void(llvm::StringRef)> &progress;
+  models::HashedWeights weights;
+  std::vector<Compiled> plans;
+  std::unique_ptr<CudaBackend> cuda; // the rest holds on to it
+  std::unique_ptr<DeviceFill> fill;
+  std::unique_ptr<DeviceTools> tools;
+  std::unique_ptr<FilledBackend> backend;
+  Driver::Address ceiling = 0, table = 0; ///< memory to read; a page table for fills
+};
+
+Error Bench::open() {
+  for (const std::string &folder : options.folders) {
+    auto plan = readPlan(folder + "/plan.json");
+    if (!plan)
+      return plan.takeError();
+    if (!plans.empty() && (plan->model != plans[0].plan.model ||
+                           plan->weights != plans[0].plan.weights || plan->target != result.target))
+      return problem("{0}: expected a plan of {1} for {2} as in {3}, got {4} for {5}", folder,
+                     plans[0].plan.model, result.target, plans[0].folder, plan->model,
+                     plan->target);
+    result.model = plan->model;
+    result.target = plan->target;
+    result.sms = plan->sms;
+    plans.push_back({std::move(*plan), folder});
+  }
+  if (plans.empty() || options.contexts.empty())
+    return problem("expected at least one plan and one context");
+  auto opened = CudaBackend::create(options.ordinal);
+  if (!opened)
+    return opened.takeError();
+  cuda = std::move(*opened);
+  Driver &driver = cuda->driver();
+  result.device = driver.info();
+  result.steps = options.steps;
+  auto nvrtc = Nvrtc::load();
+  if (!nvrtc)
+    return nvrtc.takeError();
+  result.nvrtc = nvrtc->versionText();
+  auto filler = DeviceFill::create(driver, *nvrtc, result.target);
+  if (!filler)
+    return filler.takeError();
+  fill = std::move(*filler);
+  auto made = DeviceTools::create(driver, *nvrtc, result.target);
+  if (!made)
+    return made.takeError();
+  tools = std::move(*made);
+  backend = std::make_unique<FilledBackend>(*cuda, *fill, options.seed);
+
+  // Noise to read: a constant could be read faster than weights.
+  auto memory = cuda->allocate("memory for the read ceiling", kCeilingBytes, BufferSpace::Device);
+  if (!memory)
+    return memory.takeError();
+  ceiling = *memory;
+  const Weight noise = {.name = "noise",
+                        .form = WeightForm::Table,
+                        .n = kCeilingBytes / 4096,
+                        .k = 2048,
+                        .parts = {{.tensor = "noise", .shape = {kCeilingBytes / 4096, 2048}}}};
+  auto segment = fillSegment(noise, 0, 0, options.seed, reinterpret_cast<unsigned char *>(ceiling));
+  return fill->fill(*segment);
+}
+
+Error Bench::measureCeiling() {
+  auto rates = tools->measureRead(ceiling, kCeilingBytes, 7);
+  if (!rates)
+    return rates.takeError();
+  result.ceilingBytes = kCeilingBytes;
+  result.ceilingRuns.push_back(summarise(*rates).median);
+  result.ceiling = std::max(result.ceiling, result.ceilingRuns.back());
+  progress(ceilingLine(result.ceilingRuns.back()));
+  return Error::success();
+}
+
+/// Pages of each layer's pool: what the largest workload wants, or what fits beside the weights.
+Expected<int64_t> Bench::poolPages() {
+  auto free = cuda->driver().freeBytes();
+  if (!free)
+    return free.takeError();
+  const Plan &plan = plans[0].plan;
+  const int64_t room = *free - boundWeights(plan) - kMargin;
+  if (room < pageBytes(plan))
+    return problem("GPU memory: {0} has {1} bytes of weights, of the GPU's {2} bytes {3} are free; "
+                   "expected room for KV pages and {4} bytes besides: free memory, or bench a "
+                   "smaller model",
+                   plan.model, boundWeights(plan), result.device.memoryBytes, *free, kMargin);
+  int64_t wanted = 1;
+  for (const Compiled &compiled : plans)
+    for (int64_t context : options.contexts)
+      wanted = std::max(wanted, Workload{compiled.plan.rows, context, compiled.plan.rows}.pages());
+  return std::min(wanted, room / pageBytes(plan));
+}
+
+Error Bench::fillHistories(const Plan &plan, const Workload &workload,
+                           std::span<const StepSequence> sequences) {
+  for (size_t s = 0; s < sequences.size(); ++s) {
+    const std::vector<int32_t> &pages = sequences[s].pages;
+    // The stream keeps the order: the fills before have read the table.
+    if (Error error = cuda->write(table, pages.data(), int64_t(pages.size()) * 4))
+      return error;
+    for (int64_t layer = 0; layer < plan.layers; ++layer) {
+      const FilledBackend::Address pool = backend->pool(layer);
+      if (!pool)
+        continue;
+      FillPages job = fillPages(plan, layer, options.seed, reinterpret_cast<unsigned char *>(pool),
+                                reinterpret_cast<const int32_t *>(table), int64_t(pages.size()));
+      job.content = workload.content(int64_t(s));
+      job.start = workload.context;
+      if (Error error = fill->fill(job))
+        return error;
+    }
+  }
+  return cuda->driver().synchronize();
+}
+
+Error Bench::runPlan(const Compiled &compiled, int64_t pages) {
+  const Plan &plan = compiled.plan;
+  ExecuteOptions execute;
+  for (int64_t context : options.contexts)
+    execute.maxPages = std::max(execute.maxPages, Workload{1, context}.pagesPerSequence());
+  execute.poolPages = pages;
+  execute.deadlineNs = options.deadlineNs;
+  const auto begin = std::chrono::steady_clock::now();
+  auto executor = Executor::create(plan, compiled.folder, *backend, openHashed(weights), execute);
+  if (!executor)
+    return executor.takeError();
+  if (!table) {
+    auto memory = cuda->allocate("page table of fills", execute.maxPages * 4, BufferSpace::Device);
+    if (!memory)
+      return memory.takeError();
+    table = *memory;
+  }
+  if (Error error = cuda->driver().synchronize())
+    return error;
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  result.setUpSeconds += took.count();
+  result.weightBytes = backend->weightBytesPlaced();
+  progress(setUpLine(plan, took.count(), result.weightBytes));
+
+  for (int64_t context : options.contexts) {
+    Cell cell;
+    cell.workload = fit(plan.rows, context, pages);
+    if (cell.workload.histories < 1)
+      return problem("rows {0}, context {1}: one history needs {2} pages of {3} bytes, memory "
+                     "beside the weights has {4}; expected a shorter context",
+                     plan.rows, context, cell.workload.pagesPerSequence(), pageBytes(plan), pages);
+    const std::vector<StepSequence> sequences = cell.workload.sequences(options.seed, plan.vocab);
+    if (Error error = fillHistories(plan, cell.workload, sequences))
+      return error;
+    if (Error error = Timing(*cuda, **executor, *tools, options).measure(sequences, cell))
+      return problem("rows {0}, context {1}: {2}", plan.rows, context,
+                     llvm::toString(std::move(error)));
+    result.cells.push_back(cell);
+    progress(cellLine(result, result.cells.back()));
+  }
+  return Error::success();
+}
+
+Error Bench::run() {
+  if (Error error = open())
+    return error;
+  if (Error error = measureCeiling())
+    return error;
+  auto pages = poolPages();
+  if (!pages)
+    return pages.takeError();
+  for (const Compiled &compiled : plans)
+    if (Error error = runPlan(compiled, *pages))
+      return error;
+  return measureCeiling();
+}
+
+} // namespace
+
+Error run(const BenchOptions &options, BenchResult &result,
+          const std::function<void(llvm::StringRef)> &progress) {
+  return Bench(options, result, progress).run();
+}
+
+} // namespace megalith::bench

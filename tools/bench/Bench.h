@@ -1,0 +1,93 @@
+//===- Bench.h - Timing compiled plans at real size --------------*- C++ -*-===//
+//
+// Sets plans of one model up on a GPU with made-up weights and histories and times whole decode
+// steps in the ways that launches can follow each other, together with the read ceiling of the same
+// card in the same run. Every mode's logits must have the bits of the launch-by-launch run.
+//
+//===----------------------------------------------------------------------===//
+#ifndef MEGALITH_TOOLS_BENCH_BENCH_H
+#define MEGALITH_TOOLS_BENCH_BENCH_H
+
+#include "runtime/driver.h"
+#include "tools/bench/Traffic.h"
+#include "tools/bench/Workload.h"
+
+#include "llvm/Support/Error.h"
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace megalith::bench {
+
+struct BenchOptions {
+  std::vector<std::string>
+      folders;                   ///< artifacts (megalith compile) of one model, a rows bucket each
+  std::vector<int64_t> contexts; ///< positions in the pages before the step
+  int64_t steps = 30;            ///< timed, of each mode
+  int64_t warmUp = 5;
+  uint32_t seed = 1;
+  uint64_t deadlineNs = 2'000'000'000; ///< of one wait in a kernel
+  int ordinal = 0;                     ///< of the GPU
+};
+
+/// Microseconds.
+struct Times {
+  double median = 0, least = 0, p90 = 0;
+};
+Times summarise(std::vector<double> microseconds);
+
+/// Launches of one kernel within steps whose launches do not overlap.
+struct KernelTimes {
+  std::string kernel;
+  int64_t launches = 0; ///< in a step
+  Times one;            ///< of a launch
+  Traffic traffic;      ///< of all its launches in a step
+};
+
+/// One plan at one context.
+struct Cell {
+  Workload workload;
+  std::vector<int64_t> activeExperts; ///< by layer, as routed
+  Traffic traffic;                    ///< of a step
+  Times stream;   ///< a step; launches in a stream, each starting while the one before ends
+  Times graph;    ///< the same as a CUDA graph
+  Times separate; ///< a step; each launch starts when the one before is complete
+  std::vector<KernelTimes> kernels;
+  /// A launch of the kernel that most launches are of, with nothing but itself before and behind,
+  /// layers in turn.
+  std::optional<Times> rotating;
+  Traffic rotatingTraffic; ///< of one such launch, on average
+  int64_t finiteLogits = 0, logits = 0;
+
+  const Times &best() const { return graph.median < stream.median ? graph : stream; }
+};
+
+struct BenchResult {
+  std::string model, target;
+  int64_t sms = 0;
+  runtime::DeviceInfo device;
+  std::string nvrtc;
+  int64_t steps = 0;
+  double ceiling = 0;              ///< bytes per second, the best of both measurements
+  std::vector<double> ceilingRuns; ///< medians at the start and at the end
+  int64_t ceilingBytes = 0;        ///< of the memory that was read
+  double setUpSeconds = 0;         ///< allocating and filling the weights
+  int64_t weightBytes = 0;
+  std::vector<Cell> cells;
+};
+
+/// Below this the card or its host was busy with something else: no figure of the run counts.
+inline constexpr double kLeastCeiling = 4.5e12;
+/// The read ceiling of an undisturbed H200.
+inline constexpr double kUsualCeiling = 4.70e12;
+
+/// Runs everything. `result` has what was measured until an error: a fault loses the GPU's context.
+/// `report` is told about each finished cell and each stage.
+llvm::Error run(const BenchOptions &options, BenchResult &result,
+                const std::function<void(llvm::StringRef)> &progress);
+
+} // namespace megalith::bench
+
+#endif // MEGALITH_TOOLS_BENCH_BENCH_H

@@ -1,0 +1,125 @@
+//===- CommandLine.cpp - What megalith bench takes --------------------------===//
+
+#include "tools/bench/CommandLine.h"
+
+#include "tools/bench/Report.h"
+
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <iterator>
+
+using llvm::Error;
+using llvm::Expected;
+using llvm::StringRef;
+
+namespace megalith::bench {
+
+static constexpr cli::Option kOptions[] = {
+    {"rows", "<list>", "most live rows, 1, 2, 4 or 8, a plan for each (1)"},
+    {"context", "<list>", "positions that each sequence has already, by commas (8192)"},
+    {"steps", "<n>", "timed steps of each mode, at least 20 (30)"},
+    {"json", "<file>", "write all figures there"},
+    {"deadline-ms", "<n>", "how long one wait in a kernel may take (2000)"},
+    {"seed", "<n>", "of the made-up weights, tokens and histories (1)"},
+    {"device", "<n>", "number of the GPU (0)"},
+    {"target", "<name>", "with a config: sm_90a or sm_100a (sm_90a)"},
+    {"sms", "<n>", "with a config: SMs to use (132 for sm_90a, 148 for sm_100a)"},
+};
+static constexpr size_t kConfigOptions = 2; ///< the last ones
+
+constinit const cli::Syntax kSyntax = {
+    "bench",
+    "time decode steps on a GPU, with made-up weights",
+    "<config.json | folder>",
+    "a config, or the <target> folder of megalith compile's output",
+    kOptions,
+    "megalith bench models/configs/qwen3-30b-a3b.json --rows 1,8 --context 129,8192"};
+
+constinit const cli::Syntax kFolderSyntax = {
+    "bench",
+    kSyntax.summary,
+    "<folder>",
+    "the <target> folder of megalith compile's output",
+    {kOptions, std::size(kOptions) - kConfigOptions},
+    "megalith-bench out/sm_90a --rows 1,8 --context 129,8192 --json bench.json"};
+
+/// rows<n> of `folder`, or `folder` itself where it is an artifact.
+static Expected<std::string> artifact(StringRef folder, int64_t rows) {
+  llvm::SmallString<256> own(folder), inside(folder);
+  llvm::sys::path::append(own, "plan.json");
+  if (llvm::sys::fs::exists(own))
+    return folder.str();
+  llvm::sys::path::append(inside, "rows" + std::to_string(rows));
+  llvm::SmallString<256> plan(inside);
+  llvm::sys::path::append(plan, "plan.json");
+  if (!llvm::sys::fs::exists(plan))
+    return cli::failure(cli::Exit::Input,
+                        "expected {0} or {1} but neither is there; megalith compile <config.json> "
+                        "--rows {2} -o out makes out/<target>/rows{2}",
+                        own, plan, rows);
+  return inside.str().str();
+}
+
+static Error writeFile(StringRef file, StringRef text) {
+  return llvm::writeToOutput(file, [&](llvm::raw_ostream &os) {
+    os << text;
+    return Error::success();
+  });
+}
+
+Expected<Request> readRequest(const cli::Arguments &arguments) {
+  Request request;
+  BenchOptions &options = request.options;
+  auto rows = arguments.integers("rows", 1, kMaxRows);
+  if (!rows)
+    return rows.takeError();
+  request.rows = rows->empty() ? std::vector<int64_t>{1} : *rows;
+  auto contexts = arguments.integers("context", 0, (1 << 20) - 1);
+  if (!contexts)
+    return contexts.takeError();
+  options.contexts = contexts->empty() ? std::vector<int64_t>{8192} : *contexts;
+  auto steps = arguments.integer("steps", 20, 100000, options.steps);
+  if (!steps)
+    return steps.takeError();
+  options.steps = *steps;
+  auto deadline = arguments.integer("deadline-ms", 1, 1000000, 2000);
+  if (!deadline)
+    return deadline.takeError();
+  options.deadlineNs = uint64_t(*deadline) * 1'000'000;
+  auto seed = arguments.integer("seed", 0, UINT32_MAX, options.seed);
+  if (!seed)
+    return seed.takeError();
+  options.seed = uint32_t(*seed);
+  auto device = arguments.integer("device", 0, 1023, 0);
+  if (!device)
+    return device.takeError();
+  options.ordinal = int(*device);
+  request.json = arguments.text("json").str();
+  return request;
+}
+
+Error run(Request request, StringRef folder) {
+  for (int64_t rows : request.rows) {
+    auto found = artifact(folder, rows);
+    if (!found)
+      return found.takeError();
+    request.options.folders.push_back(*found);
+  }
+  BenchResult result;
+  Error error = run(request.options, result, [](StringRef line) {
+    llvm::errs() << line << "\n";
+    llvm::errs().flush();
+  });
+  const std::string message = error ? llvm::toString(std::move(error)) : "";
+  // What was measured before a fault counts.
+  if (!result.cells.empty())
+    llvm::outs() << table(result);
+  if (!request.json.empty())
+    if (Error failed = writeFile(request.json, toJson(result, message)))
+      return cli::with(cli::Exit::Input, std::move(failed));
+  return message.empty() ? Error::success() : cli::failure(cli::Exit::Run, "{0}", message);
+}
+
+} // namespace megalith::bench

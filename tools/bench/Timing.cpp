@@ -1,0 +1,308 @@
+//===- Timing.cpp - The ways to run a step, timed ---------------------------===//
+
+#include "tools/bench/Timing.h"
+
+#include "runtime/error.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+using llvm::Error;
+using llvm::Expected;
+using namespace megalith::runtime;
+
+namespace megalith::bench {
+
+// Names that every plan has (docs/kernel-contract.md section 7).
+constexpr const char *kRouterLogits = "logits", *kActivations = "act", *kOutput = "out";
+
+/// Takes an error out of a function of Expected<T>.
+#define MEGALITH_TRY(variable, expression)                                                         \
+  auto variable = expression;                                                                      \
+  if (!variable)                                                                                   \
+  return variable.takeError()
+
+Times summarise(std::vector<double> values) {
+  if (values.empty())
+    return {};
+  std::sort(values.begin(), values.end());
+  const size_t last = values.size() - 1;
+  const double median = (values[last / 2] + values[(last + 1) / 2]) / 2;
+  return {median, values.front(), values[size_t(std::lround(double(last) * 0.9))]};
+}
+
+Error Timing::measure(std::span<const StepSequence> stepSequences, Cell &cell) {
+  sequences = stepSequences;
+  const Plan &plan = executor.getPlan();
+  if (Error error = begin())
+    return error;
+  if (Error error = route(cell))
+    return error;
+  cell.traffic = stepTraffic(plan, cell.activeExperts, cell.workload.positionsRead());
+
+  if (Error error = timeSeparate(cell))
+    return error;
+  if (Error error = demandSameLogits("separate launches"))
+    return error;
+
+  MEGALITH_TRY(stream, timeSteps([&] {
+                 Error error = enqueueStep(Chaining::Programmatic);
+                 return error ? std::move(error) : advance(launches);
+               }));
+  cell.stream = summarise(*stream);
+  if (Error error = demandSameLogits("a stream of programmatic launches"))
+    return error;
+
+  const Prepared prepared = executor.prepareLaunches(0, launches);
+  Driver &driver = cuda.driver();
+  MEGALITH_TRY(graph, driver.capture([&] {
+    Error error = cuda.enqueue(prepared, Chaining::Programmatic);
+    return error ? std::move(error)
+                 : tools.advance(uint64_t(uintptr_t(prepared[0].args.step)), launches);
+  }));
+  auto replays = timeSteps([&] {
+    advanced += launches;
+    return driver.launchGraph(*graph);
+  });
+  if (!replays)
+    return replays.takeError(); // with the context gone, so is the graph
+  driver.destroyGraph(*graph);
+  cell.graph = summarise(*replays);
+  if (Error error = demandSameLogits("a CUDA graph"))
+    return error;
+
+  return timeRotating(cell);
+}
+
+/// Uploads the step anew, with the launch counter where the GPU has left it and poisoned logits.
+Error Timing::begin() {
+  executor.restart(executor.launchBase() + uint64_t(advanced), 0);
+  advanced = 0;
+  if (executor.getPlan().buffer(kOutput))
+    if (Error error = executor.resetBuffer(kOutput))
+      return error;
+  return executor.setStep(sequences);
+}
+
+/// Runs a step launch by launch and reads which experts its rows chose.
+Error Timing::route(Cell &cell) {
+  const Plan &plan = executor.getPlan();
+  const Buffer *router = plan.buffer(kRouterLogits), *act = plan.buffer(kActivations);
+  if (!router || !act || !plan.buffer(kOutput))
+    return problem("the plan has no buffers '{0}', '{1}' and '{2}', which a decode step has",
+                   kRouterLogits, kActivations, kOutput);
+  const int64_t experts = router->shape.back(), chosen = act->shape.front() / plan.rows;
+  cell.activeExperts.assign(size_t(plan.layers), 0);
+  for (int64_t i = 0; i < launches; ++i) {
+    if (Error error = executor.runLaunches(i, 1))
+      return error;
+    const Launch &launch = plan.launches[size_t(i)];
+    const Kernel &kernel = *plan.kernel(launch.kernel);
+    const bool routes =
+        std::any_of(kernel.slots.begin(), kernel.slots.end(), [&](const SlotBinding &slot) {
+          const Weight *weight = plan.weight(slot.name);
+          return weight && weight->experts;
+        });
+    if (!routes)
+      continue;
+    MEGALITH_TRY(bytes,
+                 executor.readBuffer(kRouterLogits, launch.layer,
+                                     int64_t(executor.launchNumber(i) % uint64_t(router->sets))));
+    std::vector<float> values(bytes->size() / 4);
+    std::memcpy(values.data(), bytes->data(), bytes->size());
+    // Dead rows choose nothing; here all rows live.
+    cell.activeExperts[size_t(launch.layer)] = distinctExperts(values, experts, chosen);
+  }
+  if (Error error = executor.finishStep())
+    return error;
+  MEGALITH_TRY(bytes, executor.readBuffer(kOutput));
+  logits = std::move(*bytes);
+  cell.logits = int64_t(logits.size() / 4);
+  cell.finiteLogits = 0;
+  for (size_t i = 0; i + 4 <= logits.size(); i += 4) {
+    float value;
+    std::memcpy(&value, &logits[i], 4);
+    cell.finiteLogits += std::isfinite(value);
+  }
+  return Error::success();
+}
+
+Error Timing::demandSameLogits(const char *mode) {
+  MEGALITH_TRY(bytes, executor.readBuffer(kOutput));
+  if (*bytes == logits)
+    return begin();
+  int64_t wrong = 0;
+  for (size_t i = 0; i < logits.size(); i += 4)
+    wrong += std::memcmp(&logits[i], &(*bytes)[i], 4) != 0;
+  return problem("{0}: expected the logits of the launch-by-launch run but {1} of {2} have other "
+                 "bits; please report this as a fault of the kernels",
+                 mode, wrong, logits.size() / 4);
+}
+
+Error Timing::advance(int64_t count) {
+  advanced += count;
+  return tools.advance(uint64_t(uintptr_t(executor.prepareLaunches(0, 1)[0].args.step)), count);
+}
+
+Error Timing::enqueueStep(Chaining chaining) {
+  return cuda.enqueue(executor.prepareLaunches(0, launches), chaining);
+}
+
+/// Waits; a fault is told by what the launch with its number is in the plan.
+Error Timing::synchronize(const std::function<int64_t(uint64_t)> &launchOf) {
+  Error error = cuda.driver().synchronize();
+  if (!error)
+    return error;
+  const FaultRecord fault = cuda.fault();
+  if (!fault.valid)
+    return error;
+  const uint64_t passed = fault.launch - executor.launchBase();
+  return executor.describeFault(
+      fault, launchOf ? launchOf(passed) : int64_t(passed % uint64_t(launches)), std::move(error));
+}
+
+/// Microseconds of each of options.steps steps, back to back, after the warm-up.
+Expected<std::vector<double>> Timing::timeSteps(const Enqueue &step) {
+  for (int64_t i = 0; i < options.warmUp; ++i)
+    if (Error error = step())
+      return error;
+  std::vector<Event> events;
+  for (int64_t i = 0; i <= options.steps; ++i) {
+    MEGALITH_TRY(event, Event::create(cuda.driver()));
+    events.push_back(std::move(*event));
+  }
+  for (int64_t i = 0; i <= options.steps; ++i) {
+    if (Error error = events[size_t(i)].record())
+      return error;
+    if (i < options.steps)
+      if (Error error = step())
+        return error;
+  }
+  if (Error error = synchronize())
+    return error;
+  std::vector<double> result;
+  for (size_t i = 1; i < events.size(); ++i) {
+    MEGALITH_TRY(microseconds, events[i].since(events[i - 1]));
+    result.push_back(*microseconds);
+  }
+  return result;
+}
+
+/// Launches one at a time, an event around each.
+Error Timing::timeSeparate(Cell &cell) {
+  const Plan &plan = executor.getPlan();
+  const Prepared prepared = executor.prepareLaunches(0, launches);
+  std::vector<Event> events;
+  for (int64_t i = 0; i <= launches; ++i) {
+    MEGALITH_TRY(event, Event::create(cuda.driver()));
+    events.push_back(std::move(*event));
+  }
+  std::map<std::string, std::vector<double>> times;
+  std::vector<double> steps;
+  const int64_t count = std::max<int64_t>(3, options.steps / 3);
+  for (int64_t step = -1; step < count; ++step) { // one to warm up
+    for (int64_t i = 0; i <= launches; ++i) {
+      if (Error error = events[size_t(i)].record())
+        return error;
+      if (i < launches)
+        if (Error error = cuda.enqueue({&prepared[size_t(i)], 1}, Chaining::Separate))
+          return error;
+    }
+    if (Error error = advance(launches))
+      return error;
+    if (Error error = synchronize())
+      return error;
+    if (step < 0)
+      continue;
+    for (int64_t i = 0; i < launches; ++i) {
+      MEGALITH_TRY(microseconds, events[size_t(i) + 1].since(events[size_t(i)]));
+      times[plan.launches[size_t(i)].kernel].push_back(*microseconds);
+    }
+    MEGALITH_TRY(microseconds, events.back().since(events.front()));
+    steps.push_back(*microseconds);
+  }
+  cell.separate = summarise(steps);
+  for (const Kernel &kernel : plan.kernels) {
+    KernelTimes &entry = cell.kernels.emplace_back();
+    entry.kernel = kernel.name;
+    entry.one = summarise(times[kernel.name]);
+    for (int64_t i = 0; i < launches; ++i)
+      if (plan.launches[size_t(i)].kernel == kernel.name) {
+        ++entry.launches;
+        entry.traffic += launchTraffic(plan, i, cell.activeExperts, cell.workload.positionsRead());
+      }
+  }
+  return Error::success();
+}
+
+/// First of the longest row of launches of one kernel.
+int64_t Timing::mostLaunched() const {
+  const Plan &plan = executor.getPlan();
+  int64_t best = 0, bestCount = 0;
+  for (int64_t first = 0; first < launches;) {
+    int64_t end = first;
+    while (end < launches &&
+           plan.launches[size_t(end)].kernel == plan.launches[size_t(first)].kernel)
+      ++end;
+    if (end - first > bestCount) {
+      best = first;
+      bestCount = end - first;
+    }
+    first = end;
+  }
+  return best;
+}
+
+/// The launches before the layers once, then the layers round and round, every launch taking its
+/// input from the one before. What they compute is no model's step, but the same work.
+Error Timing::timeRotating(Cell &cell) {
+  const Plan &plan = executor.getPlan();
+  const int64_t first = mostLaunched();
+  int64_t count = 0;
+  while (first + count < launches &&
+         plan.launches[size_t(first + count)].kernel == plan.launches[size_t(first)].kernel)
+    ++count;
+  if (first == 0 || count < 2)
+    return Error::success();
+  const int64_t rounds = std::max<int64_t>(3, options.steps / 2);
+  const Prepared start = executor.prepareLaunches(0, first);
+  Prepared layers = executor.prepareLaunches(first, count);
+  if (Error error = cuda.enqueue(start, Chaining::Programmatic))
+    return error;
+  std::vector<Event> events;
+  int64_t number = first;
+  for (int64_t round = -1; round < rounds; ++round) { // one to warm up
+    for (PreparedLaunch &launch : layers)
+      launch.args.launch_in_step = uint32_t(number++);
+    if (Error error = cuda.enqueue(layers, Chaining::Programmatic))
+      return error;
+    MEGALITH_TRY(event, Event::create(cuda.driver()));
+    if (Error error = event->record())
+      return error;
+    events.push_back(std::move(*event));
+  }
+  if (Error error = advance(number))
+    return error;
+  if (Error error = synchronize([&](uint64_t passed) {
+        return int64_t(passed) < first ? int64_t(passed)
+                                       : first + (int64_t(passed) - first) % count;
+      }))
+    return error;
+  std::vector<double> times;
+  for (size_t i = 1; i < events.size(); ++i) {
+    MEGALITH_TRY(microseconds, events[i].since(events[i - 1]));
+    times.push_back(*microseconds / double(count));
+  }
+  cell.rotating = summarise(times);
+  Traffic all;
+  for (int64_t i = first; i < first + count; ++i)
+    all += launchTraffic(plan, i, cell.activeExperts, cell.workload.positionsRead());
+  cell.rotatingTraffic = {all.dense / count, all.experts / count, all.kv / count};
+  return begin();
+}
+
+#undef MEGALITH_TRY
+
+} // namespace megalith::bench

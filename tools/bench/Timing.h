@@ -1,0 +1,51 @@
+//===- Timing.h - The ways to run a step, timed ------------------*- C++ -*-===//
+#ifndef MEGALITH_TOOLS_BENCH_TIMING_H
+#define MEGALITH_TOOLS_BENCH_TIMING_H
+
+#include "runtime/cuda_backend.h"
+#include "runtime/execute.h"
+#include "tools/bench/Bench.h"
+#include "tools/bench/DeviceTools.h"
+
+namespace megalith::bench {
+
+/// Times one step of an executor, over and over: the sequences stay where they are, only the launch
+/// counter moves on.
+class Timing {
+public:
+  Timing(runtime::CudaBackend &cuda, runtime::Executor &executor, DeviceTools &tools,
+         const BenchOptions &options)
+      : cuda(cuda), executor(executor), tools(tools), options(options),
+        launches(int64_t(executor.getPlan().launches.size())) {}
+
+  /// Measures all of a cell; `sequences` are those of its workload, their pages are filled.
+  llvm::Error measure(std::span<const runtime::StepSequence> sequences, Cell &cell);
+
+private:
+  using Prepared = std::vector<runtime::PreparedLaunch>;
+  using Enqueue = std::function<llvm::Error()>;
+
+  llvm::Error route(Cell &cell);
+  llvm::Error timeSeparate(Cell &cell);
+  llvm::Error timeRotating(Cell &cell);
+  llvm::Expected<std::vector<double>> timeSteps(const Enqueue &step);
+  llvm::Error enqueueStep(runtime::Chaining chaining);
+  llvm::Error advance(int64_t count);
+  llvm::Error synchronize(const std::function<int64_t(uint64_t)> &launchOf = nullptr);
+  llvm::Error begin();
+  llvm::Error demandSameLogits(const char *mode);
+  int64_t mostLaunched() const;
+
+  runtime::CudaBackend &cuda;
+  runtime::Executor &executor;
+  DeviceTools &tools;
+  const BenchOptions &options;
+  const int64_t launches; ///< of a step
+  std::span<const runtime::StepSequence> sequences;
+  int64_t advanced = 0;              ///< launches that the GPU has counted and the executor has not
+  std::vector<unsigned char> logits; ///< of the launch-by-launch run
+};
+
+} // namespace megalith::bench
+
+#endif // MEGALITH_TOOLS_BENCH_TIMING_H

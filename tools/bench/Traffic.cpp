@@ -1,0 +1,81 @@
+//===- Traffic.cpp - Bytes that a step cannot do without --------------------===//
+
+#include "tools/bench/Traffic.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+namespace megalith::bench {
+
+using runtime::Plan;
+using runtime::Weight;
+using runtime::WeightForm;
+
+Traffic &Traffic::operator+=(const Traffic &other) {
+  dense += other.dense;
+  experts += other.experts;
+  kv += other.kv;
+  return *this;
+}
+
+/// Bytes of one segment without padding.
+static int64_t netBytes(const Weight &weight, int64_t rows) {
+  switch (weight.form) {
+  case WeightForm::Strips:
+  case WeightForm::GateUpStrips:
+    return weight.n * weight.k * elementBytes(weight.element);
+  case WeightForm::Vector:
+    return weight.k * elementBytes(weight.element);
+  case WeightForm::Table: // a row of it for each row of the step
+    return rows * weight.k * elementBytes(weight.element);
+  case WeightForm::InverseFrequencies:
+    return weight.k / 2 * 4;
+  }
+  return 0;
+}
+
+Traffic launchTraffic(const Plan &plan, int64_t launch, std::span<const int64_t> activeExperts,
+                      int64_t positionsRead) {
+  Traffic traffic;
+  const runtime::Launch &which = plan.launches[size_t(launch)];
+  for (const runtime::SlotBinding &slot : plan.kernel(which.kernel)->slots) {
+    if (slot.role == runtime::SlotRole::Kv) {
+      // K and V, bf16.
+      traffic.kv += positionsRead * 2 * plan.kvHeads * plan.headDim * 2;
+      continue;
+    }
+    const Weight *weight = plan.weight(slot.name);
+    if (!weight)
+      continue;
+    const int64_t bytes = netBytes(*weight, plan.rows);
+    if (weight->experts)
+      traffic.experts += bytes * activeExperts[size_t(which.layer + slot.layerOffset)];
+    else
+      traffic.dense += bytes;
+  }
+  return traffic;
+}
+
+Traffic stepTraffic(const Plan &plan, std::span<const int64_t> activeExperts,
+                    int64_t positionsRead) {
+  Traffic traffic;
+  for (size_t launch = 0; launch < plan.launches.size(); ++launch)
+    traffic += launchTraffic(plan, int64_t(launch), activeExperts, positionsRead);
+  return traffic;
+}
+
+int64_t distinctExperts(std::span<const float> logits, int64_t experts, int64_t k) {
+  std::set<int64_t> chosen;
+  for (size_t first = 0; first + size_t(experts) <= logits.size(); first += size_t(experts)) {
+    std::vector<int64_t> order(static_cast<size_t>(experts));
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+      return logits[first + size_t(a)] > logits[first + size_t(b)];
+    });
+    chosen.insert(order.begin(), order.begin() + k);
+  }
+  return int64_t(chosen.size());
+}
+
+} // namespace megalith::bench

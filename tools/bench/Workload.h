@@ -1,0 +1,37 @@
+//===- Workload.h - The sequences of a timed step ----------------*- C++ -*-===//
+#ifndef MEGALITH_TOOLS_BENCH_WORKLOAD_H
+#define MEGALITH_TOOLS_BENCH_WORKLOAD_H
+
+#include "runtime/step.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace megalith::bench {
+
+/// A step of `rows` sequences with one new row each behind `context` positions. Where memory cannot
+/// hold so many, sequences share histories: all pages but the last, which the step writes.
+struct Workload {
+  int64_t rows = 1;
+  int64_t context = 0;
+  int64_t histories = 1; ///< different ones, at most `rows`
+
+  /// Pages of one sequence, the new row's included.
+  int64_t pagesPerSequence() const;
+  /// Pages that all sequences take in each layer's pool.
+  int64_t pages() const { return histories * (pagesPerSequence() - 1) + rows; }
+  /// Positions of different histories: what a step cannot do without reading.
+  int64_t positionsRead() const { return histories * context; }
+  /// Which made-up history a sequence has.
+  int64_t content(int64_t sequence) const { return sequence % histories; }
+
+  /// The sequences with made-up tokens below `vocab`; pages of different sequences interleave.
+  std::vector<runtime::StepSequence> sequences(uint32_t seed, int64_t vocab) const;
+};
+
+/// The workload with the most histories that fits into `poolPages`; histories = 0: none fits.
+Workload fit(int64_t rows, int64_t context, int64_t poolPages);
+
+} // namespace megalith::bench
+
+#endif // MEGALITH_TOOLS_BENCH_WORKLOAD_H
