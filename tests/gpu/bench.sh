@@ -2,10 +2,10 @@
 # Times a model at real size: everything for one call on a machine with a GPU, under 4 minutes.
 #   tests/gpu/bench.sh FOLDER
 # FOLDER holds megalith-bench and sm_90a/rows<n> (tests/gpu/bench_prepare.sh makes it). JSON files go
-# to $OUT, or to the current folder.
+# to $OUT, or to a new folder that is named at the end.
 set -u
 folder=${1:?usage: bench.sh FOLDER}
-out=${OUT:-.}
+out=${OUT:-$(mktemp -d)}
 status=0
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,temperature.gpu,memory.used --format=csv,noheader
 bench() { # NAME OPTIONS...: one process, since a fault loses the GPU's context
@@ -18,4 +18,5 @@ bench() { # NAME OPTIONS...: one process, since a fault loses the GPU's context
 bench rows1 --rows 1 --context 129,2048,8192
 bench rows248 --rows 2,4,8 --context 8192
 nvidia-smi --query-gpu=clocks.sm,clocks.mem,temperature.gpu --format=csv,noheader
+echo "JSON: $out"
 exit $status
