@@ -1,0 +1,293 @@
+//===- fake_cuda.cpp - A libcuda.so.1 for dry runs of megalith bench ------===//
+//
+// Device memory is host memory. The fill kernels run on the CPU by the code that the GPU would run;
+// a plan's kernels compute nothing, but the numbers of their launches are checked: each step
+// descriptor must count up by ones, whether launches come one by one, in a stream or from a graph.
+//
+//   FAKE_MEMORY_MB   size of the device (16384)
+//   FAKE_FAULT_AT    the launch with this number leaves a fault record, and the context is lost
+//   FAKE_CHANGING    buffer slot: the kernel "last" stores the launch number there
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/device_fill.cuh"
+#include "tools/bench/device_tools.cuh"
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+using namespace megalith;
+
+namespace {
+
+using Status = int;
+constexpr Status kSuccess = 0, kOutOfMemory = 2, kLaunchFailed = 719;
+
+struct LaunchConfig {
+  unsigned grid[3], block[3], smemBytes;
+  void *stream, *attributes;
+  unsigned attributeCount;
+};
+
+using Work = std::function<void()>;
+
+struct Fake {
+  std::map<void *, std::string> functions;
+  std::map<uint64_t, size_t> allocations;
+  size_t used = 0;
+  std::map<const StepDescriptor *, uint64_t> next; ///< number of the next launch
+  bool capturing = false, lost = false;
+  std::vector<Work> captured;
+} fake;
+
+uint64_t setting(const char *name, uint64_t otherwise) {
+  const char *text = std::getenv(name);
+  return text ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
+size_t memoryBytes() {
+  return setting("FAKE_MEMORY_MB", 16384) << 20;
+}
+
+void *allocateHost(size_t bytes) {
+  return std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+}
+
+void runPlanKernel(const std::string &name, const LaunchArgs &args) {
+  const uint64_t number = args.step->launch_base + args.launch_in_step;
+  uint64_t &expected = fake.next[args.step];
+  if (number != expected) {
+    std::fprintf(stderr, "fake: launch of %s has number %lu, expected %lu\n", name.c_str(),
+                 (unsigned long)number, (unsigned long)expected);
+    fake.lost = true;
+  }
+  expected = number + 1;
+  if (number == setting("FAKE_FAULT_AT", ~uint64_t(0))) {
+    *args.fault = {.valid = 1, .edge = 0, .sm = 5, .warp = 2, .launch = number, .expected = 1};
+    fake.lost = true;
+  }
+  const uint64_t slot = setting("FAKE_CHANGING", kMaxBuffers);
+  if (name == "last" && slot < kMaxBuffers)
+    std::memcpy(args.buffer[slot], &number, 4);
+}
+
+/// What a launch does; parameters are taken now, as a launch does.
+Work workOf(const std::string &name, const void *parameter) {
+  if (name == "megalith_read")
+    return [] {};
+  if (name == "megalith_advance")
+    return [job = *static_cast<const AdvanceJob *>(parameter)] {
+      job.step->launch_base += job.launches;
+    };
+  if (name == "megalith_fill_segment")
+    return [job = *static_cast<const FillSegment *>(parameter)] {
+      if (job.pieces > (1u << 24))
+        return; // the noise for the read ceiling
+      for (uint32_t i = 0; i < job.pieces; ++i)
+        reinterpret_cast<FillPiece *>(job.out)[i] = fill_segment_piece(job, i);
+    };
+  if (name == "megalith_fill_pages")
+    return [job = *static_cast<const FillPages *>(parameter)] {
+      const uint32_t pieces = fill_page_pieces(job);
+      for (int32_t page = 0; page < job.count; ++page)
+        for (uint32_t i = 0; i < pieces; ++i)
+          reinterpret_cast<FillPiece *>(job.pool)[int64_t(job.pages[page]) * pieces + i] =
+              fill_page_piece(job, page, i);
+    };
+  return [name, args = *static_cast<const LaunchArgs *>(parameter)] { runPlanKernel(name, args); };
+}
+
+Status state() {
+  return fake.lost ? kLaunchFailed : kSuccess;
+}
+
+double now() {
+  using namespace std::chrono;
+  return duration<double, std::milli>(steady_clock::now().time_since_epoch()).count();
+}
+
+} // namespace
+
+#define FAKE extern "C" Status
+
+// NVRTC looks this one up if a libcuda is loaded.
+FAKE cuGetExportTable(const void **table, const void *) {
+  *table = nullptr;
+  return 1;
+}
+FAKE cuInit(unsigned) {
+  return kSuccess;
+}
+FAKE cuDriverGetVersion(int *version) {
+  *version = 13000;
+  return kSuccess;
+}
+FAKE cuGetErrorName(Status status, const char **name) {
+  *name = status == kLaunchFailed ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR";
+  return kSuccess;
+}
+FAKE cuGetErrorString(Status, const char **text) {
+  *text = "the fake's";
+  return kSuccess;
+}
+FAKE cuDeviceGetCount(int *count) {
+  *count = 1;
+  return kSuccess;
+}
+FAKE cuDeviceGet(int *device, int) {
+  *device = 0;
+  return kSuccess;
+}
+FAKE cuDeviceGetName(char *name, int size, int) {
+  std::snprintf(name, size_t(size), "Fake GPU");
+  return kSuccess;
+}
+FAKE cuDeviceGetAttribute(int *value, int attribute, int) {
+  const std::map<int, int> values = {{16, 132}, {75, 9}, {76, 0}, {95, 1}, {97, 232448}};
+  *value = values.at(attribute);
+  return kSuccess;
+}
+FAKE cuDeviceTotalMem_v2(size_t *bytes, int) {
+  *bytes = memoryBytes();
+  return kSuccess;
+}
+FAKE cuDevicePrimaryCtxRetain(void **context, int) {
+  *context = &fake;
+  return kSuccess;
+}
+FAKE cuDevicePrimaryCtxRelease_v2(int) {
+  return kSuccess;
+}
+FAKE cuCtxSetCurrent(void *) {
+  return kSuccess;
+}
+FAKE cuMemGetInfo_v2(size_t *free, size_t *total) {
+  *total = memoryBytes();
+  *free = *total - fake.used;
+  return kSuccess;
+}
+FAKE cuMemAlloc_v2(uint64_t *address, size_t bytes) {
+  if (fake.used + bytes > memoryBytes())
+    return kOutOfMemory;
+  *address = reinterpret_cast<uint64_t>(allocateHost(bytes));
+  fake.allocations[*address] = bytes;
+  fake.used += bytes;
+  return kSuccess;
+}
+FAKE cuMemFree_v2(uint64_t address) {
+  fake.used -= fake.allocations.at(address);
+  fake.allocations.erase(address);
+  std::free(reinterpret_cast<void *>(address));
+  return kSuccess;
+}
+FAKE cuMemHostAlloc(void **memory, size_t bytes, unsigned) {
+  *memory = allocateHost(bytes);
+  return kSuccess;
+}
+FAKE cuMemFreeHost(void *memory) {
+  std::free(memory);
+  return kSuccess;
+}
+FAKE cuMemHostGetDevicePointer_v2(uint64_t *address, void *memory, unsigned) {
+  *address = reinterpret_cast<uint64_t>(memory);
+  return kSuccess;
+}
+FAKE cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *) {
+  std::memcpy(reinterpret_cast<void *>(to), from, bytes);
+  return state();
+}
+FAKE cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *) {
+  std::memcpy(to, reinterpret_cast<void *>(from), bytes);
+  return state();
+}
+FAKE cuMemsetD32Async(uint64_t to, unsigned word, size_t count, void *) {
+  std::fill_n(reinterpret_cast<uint32_t *>(to), count, word);
+  return state();
+}
+FAKE cuModuleLoadData(void **module, const void *) {
+  *module = std::malloc(1);
+  return kSuccess;
+}
+FAKE cuModuleUnload(void *module) {
+  std::free(module);
+  return kSuccess;
+}
+FAKE cuModuleGetFunction(void **function, void *, const char *name) {
+  *function = std::malloc(1); // lives as long as the process, as a number would
+  fake.functions[*function] = name;
+  return kSuccess;
+}
+FAKE cuFuncSetAttribute(void *, int, int) {
+  return kSuccess;
+}
+FAKE cuLaunchKernelEx(const LaunchConfig *, void *function, void **parameters, void **) {
+  Work work = workOf(fake.functions.at(function), parameters[0]);
+  if (fake.capturing)
+    fake.captured.push_back(std::move(work));
+  else if (!fake.lost)
+    work();
+  return kSuccess; // what goes wrong is found by waiting
+}
+FAKE cuStreamCreate(void **stream, unsigned) {
+  *stream = &fake;
+  return kSuccess;
+}
+FAKE cuStreamDestroy_v2(void *) {
+  std::fprintf(stderr, "fake: %zu allocations left\n", fake.allocations.size());
+  return kSuccess;
+}
+FAKE cuStreamSynchronize(void *) {
+  return state();
+}
+FAKE cuStreamBeginCapture_v2(void *, int) {
+  fake.capturing = true;
+  return kSuccess;
+}
+FAKE cuStreamEndCapture(void *, void **graph) {
+  fake.capturing = false;
+  *graph = new std::vector<Work>(std::move(fake.captured));
+  fake.captured.clear();
+  return kSuccess;
+}
+FAKE cuGraphInstantiateWithFlags(void **executable, void *graph, unsigned long long) {
+  *executable = new std::vector<Work>(*static_cast<std::vector<Work> *>(graph));
+  return kSuccess;
+}
+FAKE cuGraphDestroy(void *graph) {
+  delete static_cast<std::vector<Work> *>(graph);
+  return kSuccess;
+}
+FAKE cuGraphExecDestroy(void *graph) {
+  return cuGraphDestroy(graph);
+}
+FAKE cuGraphLaunch(void *graph, void *) {
+  for (const Work &work : *static_cast<std::vector<Work> *>(graph))
+    if (!fake.lost)
+      work();
+  return kSuccess;
+}
+FAKE cuEventCreate(void **event, unsigned) {
+  *event = new double(0);
+  return kSuccess;
+}
+FAKE cuEventDestroy_v2(void *event) {
+  delete static_cast<double *>(event);
+  return kSuccess;
+}
+FAKE cuEventRecord(void *event, void *) {
+  *static_cast<double *>(event) = now();
+  return kSuccess;
+}
+FAKE cuEventSynchronize(void *) {
+  return state();
+}
+FAKE cuEventElapsedTime(float *milliseconds, void *from, void *to) {
+  *milliseconds = float(*static_cast<double *>(to) - *static_cast<double *>(from));
+  return kSuccess;
+}

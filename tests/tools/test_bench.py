@@ -1,0 +1,125 @@
+"""megalith-bench from end to end on a fake driver: what it launches, counts, writes and says when something breaks."""
+
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+
+MEGALITH = os.path.abspath("tools/megalith/megalith")
+BENCH = os.path.abspath("tools/bench/megalith-bench")
+FAKE = os.path.abspath("tests/tools/libfake_cuda.so")
+CONFIG = os.path.abspath("models/configs/qwen3-moe-small.test.json")
+LAUNCHES = 4  # embed, two layers, last
+STEPS = 20
+
+
+@pytest.fixture(scope="session")
+def plans(tmp_path_factory):
+    out = tmp_path_factory.mktemp("out")
+    words = ["compile", CONFIG, "--target", "sm_90a", "--rows", "1,4", "-o", str(out)]
+    done = subprocess.run([MEGALITH, *words], capture_output=True, text=True, timeout=300)
+    if "NVRTC" in done.stderr and done.returncode:
+        pytest.skip("no NVRTC: " + done.stderr.splitlines()[-1])
+    assert done.returncode == 0, done.stderr
+    return out / "sm_90a"
+
+
+@pytest.fixture
+def bench(plans, tmp_path):
+    shutil.copy(FAKE, tmp_path / "libcuda.so.1")
+
+    def run(*words, **settings):
+        file = tmp_path / "bench.json"
+        command = [BENCH, str(plans), "--steps", str(STEPS), "--json", str(file), *words]
+        settings = {k: str(v) for k, v in settings.items()}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300,
+                              env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path), **settings})
+        return done, json.loads(file.read_text()) if file.exists() else None
+
+    return run
+
+
+def test_every_mode_of_every_cell(bench):
+    done, found = bench("--rows", "1,4", "--context", "0,129,2048")
+    assert done.returncode == 0, done.stderr
+    # Wrong numbers of launches would have been told.
+    assert [line for line in done.stderr.splitlines() if "fake" in line] == ["fake: 0 allocations left"]
+    assert found["error"] == "" and found["device"]["name"] == "Fake GPU"
+    assert [(c["rows"], c["context"], c["histories"]) for c in found["cells"]] == [
+        (r, c, r) for r in (1, 4) for c in (0, 129, 2048)]
+    for cell in found["cells"]:
+        assert all(cell[mode]["us"]["median"] > 0 for mode in ("separate", "stream", "graph"))
+        assert [(k["kernel"], k["launches"]) for k in cell["kernels"]] == [("embed", 1), ("layer", 2), ("last", 1)]
+        for bytes_ in ("dense", "experts", "kv", "total"):
+            assert sum(k["bytes"][bytes_] for k in cell["kernels"]) == cell["bytes"][bytes_]
+        assert cell["layers_in_turn"]["us"]["median"] > 0
+        # Kernels that compute nothing leave the logits poisoned, and that is told.
+        assert cell["finite_logits"] == 0
+        assert f"context {cell['context']}: " in done.stdout and "not finite" in done.stdout
+    by_context = {c["context"]: c["bytes"]["kv"] for c in found["cells"] if c["rows"] == 1}
+    assert by_context[0] == 0 and by_context[2048] * 129 == by_context[129] * 2048
+
+
+def test_sequences_share_histories_where_memory_is_short(bench):
+    done, found = bench("--rows", "4", "--context", "65536", FAKE_MEMORY_MB=4096 + 1024 + 300)
+    assert done.returncode == 0, done.stderr
+    cell = found["cells"][0]
+    assert 1 <= cell["histories"] < 4
+    one = bench("--rows", "1", "--context", "65536")[1]["cells"][0]
+    assert cell["bytes"]["kv"] == cell["histories"] * one["bytes"]["kv"]
+
+
+def test_too_little_memory(bench):
+    done, found = bench("--context", "65536", FAKE_MEMORY_MB=4096 + 1024 + 60)
+    assert done.returncode == 4 and "expected a shorter context" in done.stderr
+    done, found = bench(FAKE_MEMORY_MB=4096 + 10)
+    assert done.returncode == 4 and "bytes of weights" in done.stderr and "expected room for KV pages" in done.stderr
+    done, found = bench(FAKE_MEMORY_MB=1000)
+    assert done.returncode == 4 and "'memory for the read ceiling': GPU memory: 4294967296 bytes do not fit" in done.stderr
+    assert found["cells"] == [] and "do not fit" in found["error"]
+
+
+@pytest.mark.parametrize("steps_before,launch,kernel", [
+    # A cell is 1 step launch by launch, 7 of separate launches, 25 in a stream, 25 graphs.
+    (0, 2, "kernel layer, layer 1"),
+    (5, 1, "kernel layer, layer 0"),
+    (10, 3, "kernel last, layer 2"),
+    (35, 0, "kernel embed, layer 0"),
+    # And the layers in turn, behind an embedding: launch 235 is the third.
+    (58, 3, "kernel layer, layer 0"),
+])
+def test_a_fault_names_launch_and_edge(bench, steps_before, launch, kernel):
+    number = steps_before * LAUNCHES + launch
+    done, found = bench("--context", "129", FAKE_FAULT_AT=number)
+    assert done.returncode == 4
+    assert f"rows 1, context 129: launch {number} ({kernel}): SM 5, warp 2 waited longer than" in done.stderr
+    assert "edge 0 '" in done.stderr and "CUDA_ERROR_LAUNCH_FAILED" in done.stderr
+    assert found["error"] in done.stderr and found["cells"] == []
+
+
+def test_a_fault_keeps_the_cells_before_it(bench):
+    done, found = bench("--context", "0,129", FAKE_FAULT_AT=100 * LAUNCHES)
+    assert done.returncode == 4 and "context 129: launch" in done.stderr
+    assert [c["context"] for c in found["cells"]] == [0]
+    assert "Steps." in done.stdout
+
+
+def test_logits_that_change_between_modes(bench, plans):
+    plan = json.loads((plans / "rows1/plan.json").read_text())
+    last = next(k for k in plan["kernels"] if k["name"] == "last")
+    slot = next(s["slot"] for s in last["slots"] if s["name"] == "out")
+    done, found = bench("--context", "129", FAKE_CHANGING=slot)
+    assert done.returncode == 4
+    assert "separate launches: expected the logits of the launch-by-launch run but 1 of 512 have other bits" in done.stderr
+
+
+def test_plans_of_different_models(bench, plans, tmp_path):
+    mixed = tmp_path / "mixed"
+    shutil.copytree(plans, mixed)
+    file = mixed / "rows4/plan.json"
+    file.chmod(0o600)
+    file.write_text(file.read_text().replace("qwen3-moe-small.test", "another"))
+    done = subprocess.run([BENCH, str(mixed), "--rows", "1,4"], capture_output=True, text=True)
+    assert done.returncode == 4 and "expected a plan of qwen3-moe-small.test for sm_90a" in done.stderr
