@@ -86,6 +86,21 @@ TEST_CASE("rows 8") {
   runCells(8);
 }
 
+TEST_CASE("contexts of more than 512 positions, whose splits have several units") {
+  const check::Workload workload{
+      .seed = 8,
+      .steps = 2,
+      .sequences = {{.start = 600, .rows = 3}, {.start = 1300, .content = 1}}};
+  Bench bench(configFile(), 4, kSms,
+              {.maxPages = workload.maxPages(), .poolPages = workload.totalPages()});
+  check::Outcome first;
+  const check::Report report = bench.compare(workload, 1, &first);
+  INFO(report.table());
+  CHECK(report.passes());
+  for (uint64_t seed = 2; seed <= 4; ++seed)
+    CHECK(bench.run(workload, seed, launchBase(seed)) == first);
+}
+
 TEST_CASE("identical rows have identical bits") {
   Bench bench(configFile(), 4, kSms, roomForCells());
   check::Workload workload{.seed = 5, .steps = 2};
