@@ -1,6 +1,7 @@
 #!/bin/bash
 # Times a model at real size: everything for one call on a machine with a GPU, under 4 minutes.
-#   tests/gpu/bench.sh FOLDER
+#   tests/gpu/bench.sh FOLDER [all]
+# With "all": rows 1 and 8 at every context from 1 to 131,072 instead.
 # FOLDER holds megalith-bench and sm_90a/rows<n> (tests/gpu/bench_prepare.sh makes it). JSON files go
 # to $OUT, or to a new folder that is named at the end.
 set -u
@@ -15,8 +16,13 @@ bench() { # NAME OPTIONS...: one process, since a fault loses the GPU's context
     status=1
   }
 }
-bench rows1 --rows 1 --context 129,2048,8192
-bench rows248 --rows 2,4,8 --context 8192
+if [ "${2:-}" = all ]; then
+  bench all-rows1 --rows 1 --context 1,129,2048,8192,32768,131072
+  bench all-rows8 --rows 8 --context 1,129,2048,8192,32768,131072
+else
+  bench rows1 --rows 1 --context 129,2048,8192
+  bench rows248 --rows 2,4,8 --context 8192
+fi
 nvidia-smi --query-gpu=clocks.sm,clocks.mem,temperature.gpu --format=csv,noheader
 echo "JSON: $out"
 exit $status
