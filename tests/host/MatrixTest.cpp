@@ -90,7 +90,7 @@ TEST_CASE("contexts of more than 512 positions, whose splits have several units"
   const check::Workload workload{
       .seed = 8,
       .steps = 2,
-      .sequences = {{.start = 600, .rows = 3}, {.start = 1300, .content = 1}}};
+      .sequences = {{.start = 700, .rows = 3}, {.start = 3000, .content = 1}}};
   Bench bench(configFile(), 4, kSms,
               {.maxPages = workload.maxPages(), .poolPages = workload.totalPages()});
   check::Outcome first;
