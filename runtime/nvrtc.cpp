@@ -131,7 +131,7 @@ struct Nvrtc::Library {
     return true;
   }
 
-  /// Reads one of a program's texts; NVRTC counts a terminating zero for the log and PTX.
+  /// Reads one of a program's texts; NVRTC ends log and PTX by one or more zeros, which it counts.
   std::string text(Program program, Status (*size)(Program, size_t *),
                    Status (*get)(Program, char *), bool terminated) const {
     size_t bytes = 0;
@@ -141,7 +141,7 @@ struct Nvrtc::Library {
     if (get(program, result.data()))
       return "";
     if (terminated)
-      result.resize(bytes - 1);
+      result.resize(llvm::StringRef(result).rtrim('\0').size());
     return result;
   }
 };

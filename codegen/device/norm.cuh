@@ -17,10 +17,11 @@ template <class X, int Weight, float Epsilon> struct RmsNorm {
 
 namespace detail {
 
+inline constexpr uint32_t kOnes = 0x3F803F80; // 1.0, twice
+
 /// This thread's gains of vectors first, first + 256, ...; ones where there is no weight.
 template <class N, int Count, class Cta>
 MEGALITH_DEVICE void load_gains(const Cta &cta, int first, u32x4 (&gains)[Count]) {
-  constexpr uint32_t kOnes = 0x3F803F80; // 1.0, twice
   MEGALITH_UNROLL_ALL
   for (int u = 0; u < Count; ++u) {
     gains[u] = {kOnes, kOnes, kOnes, kOnes};

@@ -108,6 +108,7 @@ TEST_CASE("kernels compile for both targets and their cubins can be read") {
     CHECK(cubin->kernel("stacked")->stackBytes == 256);
     // ptxas' own words on the same numbers.
     CHECK_THAT(compiled->log, Contains("Used " + std::to_string(sums->registers) + " registers"));
+    CHECK(compiled->log.find('\0') == std::string::npos);
     CHECK(compiled->resources.at("sums").registers == sums->registers);
     CHECK(compiled->resources.at("sums").spillBytes == 0);
     CHECK(compiled->resources.at("sums").staticSmemBytes == 2048);
