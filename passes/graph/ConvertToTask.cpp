@@ -24,6 +24,8 @@ namespace {
 constexpr int64_t kMaxSplits = 32;
 /// Positions of a KV page.
 constexpr int64_t kPagePositions = 64;
+/// What one warp's lanes hold of a row's logits and of its choice (codegen/device/router.cuh).
+constexpr int64_t kMaxExperts = 512, kMaxTopK = 16;
 
 class Converter {
 public:
@@ -183,6 +185,14 @@ private:
     return op->emitOpError() << "has no kernel form yet: " << what;
   }
 
+  /// Refuses sizes that the device headers have no loop for: rows travel as vectors of 16 bytes,
+  /// results as words.
+  LogicalResult expectMultiple(Operation *op, StringRef what, int64_t size, int64_t of) {
+    if (size % of == 0)
+      return success();
+    return refuse(op, what + " of " + Twine(size) + "; expected a multiple of " + Twine(of));
+  }
+
   //===--------------------------------------------------------------------===//
   // Ops
   //===--------------------------------------------------------------------===//
@@ -216,6 +226,8 @@ private:
     if (op.getMultiplier() != 1.0)
       return refuse(op, "a multiplier other than 1");
     auto table = weight(op.getWeight());
+    if (failed(expectMultiple(op, "a hidden size", table.getShape()[1], 8)))
+      return failure();
     FlatSymbolRefAttr rows =
         build.global("embedding", table.getShape()[0], table.getShape()[1], build.bf16(),
                      Mutability::Immutable, table.getCheckpoint());
@@ -280,6 +292,10 @@ private:
 
     auto cache = cast<moe::KVType>(op.getKv().getType());
     int64_t headDim = cache.getHeadDim(), heads = op.getHeads(), kvHeads = cache.getHeads();
+    if (failed(expectMultiple(op, "a head size", headDim, 64)))
+      return failure();
+    if (rope.getTheta() <= 1.0)
+      return refuse(rope, "a base of at most 1; expected one above 1");
     FlatSymbolRefAttr pages =
         build.global("kv", kvHeads, 2 * kPagePositions * headDim, build.bf16(), Mutability::Pages);
     FlatSymbolRefAttr frequencies =
@@ -342,6 +358,10 @@ private:
       return refuse(op, "a bias or a multiplier other than 1");
     auto matrix = weight(op.getWeight());
     int64_t n = matrix.getShape()[0], k = matrix.getShape()[1];
+    if (failed(expectMultiple(op, "a number of experts", n, 4)))
+      return failure();
+    if (n > kMaxExperts)
+      return refuse(op, Twine(n) + " experts; expected at most " + Twine(kMaxExperts));
     FlatSymbolRefAttr weights =
         build.weights("w_router", n, k, 1, Pairing::Rows, {matrix.getCheckpoint()}, isNext(op));
     FlatSymbolRefAttr logits = build.value("logits", build.rows(), n, build.f32(), false);
@@ -353,6 +373,9 @@ private:
     if (op.getSelectionBias() || op.getGroups() || op.getScale() != 1.0 ||
         op.getRenormalizeEps() != 0.0)
       return refuse(op, "selection bias, groups, scale and renormalize_eps");
+    if (int64_t(op.getK()) > kMaxTopK)
+      return refuse(op, Twine(int64_t(op.getK())) + " experts a token; expected at most " +
+                            Twine(kMaxTopK));
     FailureOr<Source> logits = sourceOf(op, op.getLogits());
     if (failed(logits))
       return failure();
@@ -378,6 +401,8 @@ private:
       return refuse(projection, "expert biases");
     auto gate = weight(projection.getGateWeight()), up = weight(projection.getUpWeight());
     int64_t experts = gate.getShape()[0], inner = gate.getShape()[1], k = gate.getShape()[2];
+    if (failed(expectMultiple(projection, "an intermediate size", inner, 8)))
+      return failure();
     FlatSymbolRefAttr weights =
         build.weights("w_up", 2 * inner, k, experts, Pairing::GateUp,
                       {gate.getCheckpoint(), up.getCheckpoint()}, isNext(op));
@@ -430,6 +455,8 @@ private:
       return refuse(op, "bias, multiplier, softcap and masked ids");
     auto matrix = weight(op.getWeight());
     int64_t n = matrix.getShape()[0], k = matrix.getShape()[1];
+    if (failed(expectMultiple(op, "a vocabulary", n, 2)))
+      return failure();
     FlatSymbolRefAttr weights =
         build.weights("w_head", n, k, 1, Pairing::Rows, {matrix.getCheckpoint()}, isNext(op));
     FlatSymbolRefAttr out = build.global("out", build.rows(), n, build.f32(), Mutability::Written);

@@ -1,5 +1,6 @@
 """megalith's command line: help, exit codes, one clear line for every mistake, no half-written output."""
 
+import json
 import os
 import re
 import subprocess
@@ -92,6 +93,8 @@ MISTAKES = [
     ("import CONFIG -o TMP", 1, "cannot write it: Is a directory"),
     ("import CONFIG -o /proc/out.mlir", 1, "cannot write it"),
     ("import M0", 1, "expected a complete JSON object"),
+    ("import /dev/zero", 1, "but got a device; name a file"),
+    ("verify TMP/a\nb", 1, r"a\x0Ab: expected a .mlir file"),
     ("verify TMP/none.mlir", 1, "cannot read it: No such file or directory"),
     ("verify TMP/empty.mlir", 1, "expected at least one task.kernel but got none; give the IR after task-lower"),
 ]
@@ -108,6 +111,33 @@ def test_mistake(words, code, says, tmp_path):
     assert re.fullmatch(r"megalith( \w+)?: error: [^\n]+\n", done.stderr), "not one line: " + done.stderr
     assert done.stdout == ""
     assert sorted(tmp_path.rglob("*")) == before, "left something behind"
+
+
+# Sizes that a model may have but no kernel has yet: a field, its value, and what the line says.
+SIZES = [
+    ("hidden_size", 260, "a hidden size of 260; expected a multiple of 8"),
+    ("head_dim", 32, "a head size of 32; expected a multiple of 64"),
+    ("head_dim", 96, "a head size of 96; expected a multiple of 64"),
+    ("rope_theta", 1.0, "a base of at most 1; expected one above 1"),
+    ("num_experts", 18, "a number of experts of 18; expected a multiple of 4"),
+    ("num_experts", 516, "516 experts; expected at most 512"),
+    ("num_experts_per_tok", 17, "17 experts a token; expected at most 16"),
+    ("moe_intermediate_size", 132, "an intermediate size of 132; expected a multiple of 8"),
+    ("vocab_size", 511, "a vocabulary of 511; expected a multiple of 2"),
+]
+
+
+@pytest.mark.parametrize("field,value,says", SIZES)
+def test_size_without_kernel(field, value, says, tmp_path):
+    config = {**json.loads(Path(CONFIG).read_text()), field: value}
+    if field == "num_experts_per_tok":
+        config["num_experts"] = 32
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    done = megalith("compile", str(tmp_path / "config.json"), "--target", "sm_90a", "--rows", "1",
+                    "--sms", "2", "--no-cubins", "-o", str(tmp_path / "out"))
+    assert done.returncode == 1, done.stderr
+    assert "has no kernel form yet: " + says in done.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_there_are_enough_mistakes():

@@ -17,6 +17,10 @@ Expected<std::string> readText(StringRef file, StringRef expected) {
   if (sys::fs::is_directory(file))
     return failure(Exit::Input, "{0}: expected {1} but got a folder; name the file", file,
                    expected);
+  sys::fs::file_status status;
+  // Some never end: /dev/zero. Pipes do, and are welcome.
+  if (!sys::fs::status(file, status) && status.type() == sys::fs::file_type::character_file)
+    return failure(Exit::Input, "{0}: expected {1} but got a device; name a file", file, expected);
   auto buffer = MemoryBuffer::getFile(file);
   if (!buffer)
     return failure(Exit::Input, "{0}: expected {1} but cannot read it: {2}; check the path", file,

@@ -23,8 +23,15 @@ static std::string overview() {
   return text;
 }
 
+/// One line, whatever the message quotes: names of files may hold line ends.
 static int fail(const Twine &command, Exit code, StringRef message) {
-  errs() << command << ": error: " << message << "\n";
+  errs() << command << ": error: ";
+  for (char c : message)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+      errs() << formatv("\\x{0:X-2}", unsigned(c));
+    else
+      errs() << c;
+  errs() << "\n";
   return int(code);
 }
 
