@@ -119,15 +119,21 @@ MEGALITH_DEVICE void merge_splits(const Cta &cta, const MergeTile &tile, int slo
     most = platform::fmaxf_(most, platform::shfl_xor(most, mask));
   const float weight = platform::exp2f_(m - most);
   float sum = 0, low[M::kPairsPerLane] = {}, high[M::kPairsPerLane] = {};
-  for (int s = 0; s < tile.splits; ++s) {
-    const float w = platform::shfl(weight, s);
-    sum = platform::fmaf_(w, platform::shfl(l, s), sum);
-    MEGALITH_UNROLL_ALL
-    for (int i = 0; i < M::kPairsPerLane; ++i) {
-      const int pair = 32 * i + cta.lane;
-      if (pair < M::kChannels / 2) {
-        const int c = tile.channel + 2 * pair;
-        const unsigned char *split = splits + s * kStride;
+  // A batch of splits at a time, so that their loads are under way together. What is behind the
+  // last split has weight 0.
+  constexpr int kBatch = 8;
+  static_assert(kMaxSplits % kBatch == 0 && kMaxSplits <= 32);
+  MEGALITH_UNROLL(1)
+  for (int batch = 0; batch < tile.splits; batch += kBatch) {
+    MEGALITH_UNROLL(kBatch)
+    for (int s = batch; s < batch + kBatch; ++s) {
+      const float w = platform::shfl(weight, s);
+      sum = platform::fmaf_(w, platform::shfl(l, s), sum);
+      const unsigned char *split = splits + (s < tile.splits ? s : tile.splits - 1) * kStride;
+      MEGALITH_UNROLL_ALL
+      for (int i = 0; i < M::kPairsPerLane; ++i) {
+        const int pair = 32 * i + cta.lane;
+        const int c = tile.channel + 2 * (pair < M::kChannels / 2 ? pair : 0);
         low[i] = platform::fmaf_(w, platform::ld_shared<float>(split + offset(c)), low[i]);
         high[i] = platform::fmaf_(w, platform::ld_shared<float>(split + offset(c + 1)), high[i]);
       }

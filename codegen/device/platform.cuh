@@ -38,6 +38,7 @@ enum class Scope { gpu, sys };
 /// steps, j0, swap and strides are the same in all lanes (swap may differ: it is the strip's
 /// parity). Lane = 4 g + t holds rows g and g + 8 of A and column g of B, and k = 4t .. 4t + 3 of
 /// each step on both sides.
+/// Addresses are readable in any case, also of rows and columns that are not valid.
 struct MmaLoop {
   int steps;              ///< k16 steps
   const unsigned char *a; ///< shared; 16-byte units {row g: k 4t,4t+1 | row g+8: k 4t,4t+1 |
@@ -45,10 +46,10 @@ struct MmaLoop {
   int j0;                 ///< unit of step 0; step s reads unit (j0 + s) ^ swap
   int swap;               ///< 0 or 1
   int a_stride;           ///< bytes between units
-  bool a_valid;           ///< false: both rows of A are zero
+  bool a_valid;           ///< false: both rows of A hold anything; their sums mean nothing
   const unsigned char *b; ///< shared; 8-byte units {k 4t..4t+3 of column g}
   int b_stride;           ///< bytes between steps
-  bool b_valid;           ///< false: the column of B is zero
+  bool b_valid;           ///< false: the column of B holds anything; its sums mean nothing
 };
 
 /// Verbs of the comments that bracket each emitted wait and signal in PTX:

@@ -316,19 +316,28 @@ MEGALITH_DEVICE void cta_sync() {
   __syncthreads();
 }
 
+/// Operands of up to four steps are under way before the first product: the loads' latency is paid
+/// once, and no lane branches (what is not valid is read and multiplied all the same).
 MEGALITH_DEVICE void mma_k_loop(float (&acc)[4], const MmaLoop &l) {
-#pragma unroll 4
-  for (int s = 0; s < l.steps; ++s) {
-    u32x4 a = {0, 0, 0, 0};
-    u32x2 b = {0, 0};
-    if (l.a_valid)
-      a = ld_shared<u32x4>(l.a + ((l.j0 + s) ^ l.swap) * l.a_stride);
-    if (l.b_valid)
-      b = ld_shared<u32x2>(l.b + s * l.b_stride);
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
-                 : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y));
+  constexpr int kAhead = 4;
+#pragma unroll
+  for (int first = 0; first < l.steps; first += kAhead) {
+    u32x4 a[kAhead];
+    u32x2 b[kAhead];
+#pragma unroll
+    for (int s = 0; s < kAhead; ++s)
+      if (first + s < l.steps) {
+        a[s] = ld_shared<u32x4>(l.a + ((l.j0 + first + s) ^ l.swap) * l.a_stride);
+        b[s] = ld_shared<u32x2>(l.b + (first + s) * l.b_stride);
+      }
+#pragma unroll
+    for (int s = 0; s < kAhead; ++s)
+      if (first + s < l.steps)
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                     "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                     : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
+                     : "r"(a[s].x), "r"(a[s].y), "r"(a[s].z), "r"(a[s].w), "r"(b[s].x),
+                       "r"(b[s].y));
   }
 }
 

@@ -1,5 +1,6 @@
 #include "runtime/host/mma.h"
 
+#include <cmath>
 #include <cstring>
 
 namespace megalith::host {
@@ -25,8 +26,15 @@ bool mmaKLoop(const MmaLoop *const loops[32], float *const acc[32]) {
     }
   }
   for (int s = 0; s < l0.steps; ++s) {
-    float a[16][16] = {};
-    Row b[16] = {};
+    // Rows and columns said to be absent hold NaN: nothing may come of them.
+    float a[16][16];
+    Row b[16];
+    for (int i = 0; i < 16; ++i)
+      for (int j = 0; j < 16; ++j)
+        a[i][j] = NAN;
+    for (Row &row : b)
+      for (int j = 0; j < 8; ++j)
+        row[j] = NAN;
     for (int lane = 0; lane < 32; ++lane) {
       const MmaLoop &l = *loops[lane];
       int g = lane / 4, t = lane % 4;

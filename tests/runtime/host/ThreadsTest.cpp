@@ -4,6 +4,7 @@
 #include "tests/runtime/host/harness.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 
 using namespace megalith;
 using namespace megalith::platform;
@@ -127,9 +128,10 @@ TEST_CASE("mma_k_loop multiplies fragments as mma.m16n8k16 does") {
     for (int i = 0; i < 4; ++i) {
       int row = lane / 4 + (i / 2) * 8, column = 2 * (lane % 4) + i % 2;
       float want = 100;
-      for (int k = 0; k < 32 && column < 6; ++k)
+      for (int k = 0; k < 32; ++k)
         want += a[row][k] * b[k][column];
-      REQUIRE(acc[lane][i] == want);
+      // An absent column's sums mean nothing, and must not look as if they did.
+      REQUIRE((column < 6 ? acc[lane][i] == want : std::isnan(acc[lane][i])));
     }
   loops[5].steps = 1;
   CHECK_FALSE(host::mmaKLoop(in, out));
