@@ -46,14 +46,33 @@ static std::string sumText(AffineBinaryOpExpr sum, ArrayRef<std::string> dims) {
   return first + " + " + affineText(right, dims, Binds::Sum);
 }
 
+/// Whether `expr` can be below zero, where C++ rounds a quotient up and IR down. SMs and indices of
+/// loops are not.
+static bool mayBeNegative(AffineExpr expr) {
+  if (auto constant = dyn_cast<AffineConstantExpr>(expr))
+    return constant.getValue() < 0;
+  auto binary = dyn_cast<AffineBinaryOpExpr>(expr);
+  if (!binary || expr.getKind() == AffineExprKind::Mod)
+    return false;
+  return mayBeNegative(binary.getLHS()) || mayBeNegative(binary.getRHS());
+}
+
+/// The quotient, or the remainder, of `left` and a positive constant.
+static std::string quotientText(AffineExpr left, char sign, AffineExpr right,
+                                ArrayRef<std::string> dims) {
+  const std::string by = affineText(right, dims, Binds::Atom);
+  if (!mayBeNegative(left))
+    return affineText(left, dims, Binds::Product) + " " + sign + " " + by;
+  return std::string(sign == '/' ? "floor_div" : "floor_mod") + "(" +
+         affineText(left, dims, Binds::Sum) + ", " + by + ")";
+}
+
 static std::string affineText(AffineExpr expr, ArrayRef<std::string> dims, Binds needed) {
   if (auto constant = dyn_cast<AffineConstantExpr>(expr))
     return std::to_string(constant.getValue());
   if (auto dim = dyn_cast<AffineDimExpr>(expr))
     return dims[dim.getPosition()];
   auto binary = cast<AffineBinaryOpExpr>(expr);
-  auto left = [&] { return affineText(binary.getLHS(), dims, Binds::Product); };
-  auto right = [&] { return affineText(binary.getRHS(), dims, Binds::Atom); };
   std::string text;
   Binds binds = Binds::Product;
   switch (expr.getKind()) {
@@ -62,17 +81,17 @@ static std::string affineText(AffineExpr expr, ArrayRef<std::string> dims, Binds
     binds = Binds::Sum;
     break;
   case AffineExprKind::Mul:
-    text = left() + " * " + right();
+    text = affineText(binary.getLHS(), dims, Binds::Product) + " * " +
+           affineText(binary.getRHS(), dims, Binds::Atom);
     break;
   case AffineExprKind::FloorDiv:
-    text = left() + " / " + right();
+    text = quotientText(binary.getLHS(), '/', binary.getRHS(), dims);
     break;
   case AffineExprKind::CeilDiv:
-    text = "(" + affineText(binary.getLHS() + binary.getRHS() - 1, dims, Binds::Sum) + ") / " +
-           right();
+    text = quotientText(binary.getLHS() + binary.getRHS() - 1, '/', binary.getRHS(), dims);
     break;
   case AffineExprKind::Mod:
-    text = left() + " % " + right();
+    text = quotientText(binary.getLHS(), '%', binary.getRHS(), dims);
     break;
   default:
     llvm_unreachable("maps of role regions have dimensions only");

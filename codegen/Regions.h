@@ -10,8 +10,8 @@ namespace megalith {
 /// `MEGALITH_DEVICE void <role>(Cta &cta)`: the role's regions of all stages, in program order.
 mlir::LogicalResult emitRole(task::KernelOp kernel, task::Role role, Writer &out);
 
-/// `expr` in C++, dimension i read as dims[i]. Quotients are rounded to zero, which for trip counts
-/// and places, negative only where nothing is left to do, is as good as rounding down.
+/// `expr` in C++, dimension i, never negative, read as dims[i]. Quotients are rounded down as the
+/// proof rounds them: by floor_div where the dividend may be negative.
 std::string affineText(mlir::AffineExpr expr, llvm::ArrayRef<std::string> dims);
 
 } // namespace megalith

@@ -26,6 +26,16 @@ inline constexpr int kConsumerWarps = 8;
 /// Hardware barrier of the consumer warps; 0 is the whole CTA's.
 inline constexpr int kConsumerBarrier = 1;
 
+/// The quotient rounded down, for positive `by`; C++ rounds to zero.
+MEGALITH_DEVICE constexpr int floor_div(int value, int by) {
+  return (value < 0 ? value - by + 1 : value) / by;
+}
+
+/// What floor_div leaves: 0 <= it < by.
+MEGALITH_DEVICE constexpr int floor_mod(int value, int by) {
+  return value - floor_div(value, by) * by;
+}
+
 /// `Config`, emitted with the kernel, supplies
 ///   kSms    CTAs of the launch, one per SM;
 ///   kRows   rows bucket R, in {1, 2, 4, 8};

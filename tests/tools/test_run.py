@@ -56,6 +56,13 @@ def test_run_a_config(config):
     assert "2 more runs, launches overlapping, all with the same bits" in done.stdout
 
 
+def test_run_slices_that_do_not_divide(tmp_path):
+    # 129 strips on 2 SMs: slices of 65 and 64, 9 tiles of up to 8 and 8.
+    config = {**json.loads(Path(QWEN).read_text()), "vocab_size": 258, "num_hidden_layers": 1}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert "FAILS" not in megalith("run", tmp_path / "config.json", "--sms", 2, "--context", 1).stdout
+
+
 def test_run_an_artifact(artifact):
     assert "rows 2, 6 SMs, on host" in megalith("run", artifact).stdout
 

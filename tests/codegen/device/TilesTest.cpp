@@ -1,9 +1,11 @@
 //===- TilesTest.cpp - Attention and merge tiles of a step ----------------===//
 
 #include "codegen/device/tiles.cuh"
+#include "codegen/device/cta.cuh"
 
 #include <catch2/catch.hpp>
 
+#include <cmath>
 #include <map>
 #include <tuple>
 #include <vector>
@@ -116,4 +118,14 @@ TEST_CASE("each channel of each row has one merge tile; dead rows have no splits
     for (auto &head : row)
       for (int part : head)
         REQUIRE(part == 1);
+}
+
+TEST_CASE("quotients of negative numbers round down") {
+  for (int value = -20; value <= 20; ++value)
+    for (int by : {1, 3, 8}) {
+      INFO(value << " by " << by);
+      CHECK(floor_div(value, by) == int(std::floor(double(value) / by)));
+      CHECK(floor_div(value, by) * by + floor_mod(value, by) == value);
+      CHECK((floor_mod(value, by) >= 0 && floor_mod(value, by) < by));
+    }
 }
