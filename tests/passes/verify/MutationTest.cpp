@@ -153,6 +153,28 @@ TEST_CASE("changing any capacity or count is rejected unless it only leaves slot
       }
 }
 
+TEST_CASE("a streamed block that nothing reads is rejected") {
+  auto readsRing = [](Operation *op) {
+    auto compute = dyn_cast<ComputeOp>(op);
+    return compute && compute.getRingAttr();
+  };
+  for (const char *path : kKernels) {
+    Fixture fixture(path);
+    int sites = 0;
+    for (;; ++sites) {
+      auto module = fixture.parse();
+      Operation *site = nth(*module, sites, readsRing);
+      if (!site)
+        break;
+      INFO("removed: read " << sites << " of the ring in " << path);
+      site->erase();
+      CHECK_THAT(fixture.check(*module),
+                 Catch::Contains("was never read") || Catch::Contains("of which only the first"));
+    }
+    CHECK(sites >= 2);
+  }
+}
+
 TEST_CASE("messages name the roles, the edge and the mend") {
   Fixture fixture("tests/ir/task/m0.mlir");
   auto messageWithout = [&](auto pick) {
