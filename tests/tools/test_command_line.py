@@ -166,6 +166,28 @@ def test_help_wins_over_mistakes():
     assert megalith("import", "--frobnicate", "--help").returncode == 0
 
 
+def test_output_through_links_and_into_pipes(tmp_path):
+    printed = megalith("import", CONFIG).stdout
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    (tmp_path / "file").write_text("before")
+    assert megalith("import", CONFIG, "-o", str(tmp_path / "link")).returncode == 0
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "file").read_text() == printed
+    # What is not a file is written, not replaced by one.
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE, text=True) as reader:
+        assert megalith("import", CONFIG, "-o", str(tmp_path / "pipe")).returncode == 0
+        assert reader.communicate(timeout=60)[0] == printed
+    assert (tmp_path / "pipe").is_fifo()
+
+
+@pytest.mark.parametrize("words", [["--help"], ["import", "--help"], ["import", CONFIG]])
+def test_a_full_disk_is_one_line(words):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([MEGALITH, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 1
+    assert re.fullmatch(r"megalith( import)?: error: cannot write to standard output: [^\n]+\n", done.stderr)
+
+
 def test_import_prints_and_writes_the_same(tmp_path):
     printed = megalith("import", CONFIG, "--rows", "2")
     assert printed.returncode == 0 and printed.stderr == ""

@@ -42,22 +42,41 @@ Error writeText(StringRef file, StringRef text) {
     return failure(Exit::Input, "{0}: cannot write it: {1}; choose another -o", file,
                    code.message());
   };
-  if (sys::fs::is_directory(file))
-    return refuse(std::make_error_code(std::errc::is_a_directory));
-  int descriptor = -1;
-  SmallString<128> temporary;
-  if (auto code = sys::fs::createUniqueFile(file + ".%%%%%%.part", descriptor, temporary))
+  // Through links, so that they stay; devices and pipes are written as they are, not replaced.
+  SmallString<128> target(file);
+  if (sys::fs::exists(file))
+    if (auto code = sys::fs::real_path(file, target))
+      return refuse(code);
+  sys::fs::file_status status;
+  if (auto code = sys::fs::status(target, status);
+      code && code != std::errc::no_such_file_or_directory)
     return refuse(code);
+  if (status.type() == sys::fs::file_type::directory_file)
+    return refuse(std::make_error_code(std::errc::is_a_directory));
   std::error_code code;
-  {
-    raw_fd_ostream os(descriptor, /*shouldClose=*/true);
+  auto writeAll = [&](raw_fd_ostream &os) {
     os << text;
     os.close();
-    code = os.error();
-    os.clear_error();
+    if (os.error())
+      code = os.error();
+    os.clear_error(); // else the stream's destructor aborts
+  };
+  if (sys::fs::exists(status) && status.type() != sys::fs::file_type::regular_file) {
+    raw_fd_ostream os(target, code);
+    if (!code)
+      writeAll(os);
+    return code ? refuse(code) : Error::success();
+  }
+  int descriptor = -1;
+  SmallString<128> temporary;
+  if ((code = sys::fs::createUniqueFile(target + ".%%%%%%.part", descriptor, temporary)))
+    return refuse(code);
+  {
+    raw_fd_ostream os(descriptor, /*shouldClose=*/true);
+    writeAll(os);
   }
   if (!code)
-    code = sys::fs::rename(temporary, file);
+    code = sys::fs::rename(temporary, target);
   if (code) {
     sys::fs::remove(temporary);
     return refuse(code);

@@ -1,6 +1,7 @@
 //===- megalith.cpp - the command line --------------------------------------===//
 
 #include "tools/megalith/Commands.h"
+#include "tools/megalith/Files.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -35,6 +36,13 @@ static int fail(const Twine &command, Exit code, StringRef message) {
   return int(code);
 }
 
+/// Help, to standard output.
+static int print(const Twine &command, StringRef text) {
+  if (Error error = writeText("", text))
+    return fail(command, Exit::Input, toString(std::move(error)));
+  return 0;
+}
+
 static bool isHelp(StringRef word) {
   return word == "--help" || word == "-h";
 }
@@ -49,8 +57,7 @@ int main(int argc, char **argv) {
     return fail("megalith", Exit::CommandLine,
                 "expected a command (" + all + ") but got nothing; see megalith --help");
   if (isHelp(words.front()) || words.front() == "help") {
-    outs() << overview();
-    return 0;
+    return print("megalith", overview());
   }
   const auto *found = find(names, words.front());
   if (found == names.end()) {
@@ -64,8 +71,7 @@ int main(int argc, char **argv) {
   const std::string name = "megalith " + command.syntax.command.str();
   ArrayRef<StringRef> rest = ArrayRef(words).drop_front();
   if (any_of(rest, isHelp)) {
-    outs() << helpText(command.syntax);
-    return 0;
+    return print(name, helpText(command.syntax));
   }
 
   Expected<Arguments> arguments = Arguments::parse(command.syntax, rest);
