@@ -35,6 +35,11 @@ Machine::Machine(KernelOp kernel, const Declarations &names, const Valuation &va
       thread.sm = sm;
       thread.role = static_cast<Role>(role);
       thread.steps = unroll(kernel, thread.role, sm, valuation);
+      if (thread.steps.size() >= kMaxSteps) {
+        fault(kernel, sm) << "has more than " << kMaxSteps << " steps in the "
+                          << stringifyRole(thread.role) << "'s loops, too many to prove";
+        return;
+      }
       for (const Step &step : thread.steps)
         if (auto compute = dyn_cast<ComputeOp>(step.op))
           for (auto access : compute.getWrites().getAsRange<AccessAttr>())
@@ -55,6 +60,8 @@ InFlightDiagnostic Machine::fault(Operation *op, int64_t sm) {
 }
 
 LogicalResult Machine::run() {
+  if (hasFailed)
+    return failure();
   bool moved = true;
   while (moved) {
     moved = false;
@@ -188,6 +195,12 @@ Coverage::Key Machine::keyOf(AccessAttr access, const Step &step, int64_t sm) {
 bool Machine::poll(Thread &thread, PollOp op, const Step &step) {
   for (auto access : op.getReads().getAsRange<AccessAttr>()) {
     auto exchange = names.lookup<ExchangeOp>(access.getBuffer());
+    if (!checkBounds(thread, step, access, rectOf(access, step.dims), exchange.rows(),
+                     exchange.cols()))
+      return true; // its words never come
+  }
+  for (auto access : op.getReads().getAsRange<AccessAttr>()) {
+    auto exchange = names.lookup<ExchangeOp>(access.getBuffer());
     if (access.getSet() == Set::Previous)
       continue; // written by the launch before this one
     Rect rect = rectOf(access, step.dims);
@@ -220,6 +233,17 @@ void Machine::publish(Thread &thread, const Step &step, ExchangeOp exchange, Acc
 // Memory
 //===----------------------------------------------------------------------===//
 
+bool Machine::checkBounds(const Thread &thread, const Step &step, AccessAttr access,
+                          const Rect &rect, int64_t rows, int64_t cols) {
+  // Subtracted, since places may be anything.
+  if (rect.row >= 0 && rect.col >= 0 && rect.row <= rows - rect.rows &&
+      rect.col <= cols - rect.cols)
+    return true;
+  fault(step.op, thread.sm) << "touches " << access.getBuffer() << ' ' << describe(rect)
+                            << ", outside its " << rows << " x " << cols;
+  return false;
+}
+
 // A piece is at most eight strips: the last of a slice is what the slice, the stage's own read of
 // these weights at tile = SM, has left.
 static Rect clipToSlice(const Step &step, AccessAttr piece, Rect rect) {
@@ -237,23 +261,15 @@ void Machine::access(Thread &thread, const Step &step, AccessAttr access, bool i
   if (rect.empty())
     return;
   Operation *decl = names.find(access.getBuffer());
-  auto checkBounds = [&](int64_t rows, int64_t cols) {
-    if (rect.row >= 0 && rect.col >= 0 && rect.row + rect.rows <= rows &&
-        rect.col + rect.cols <= cols)
-      return true;
-    fault(step.op, thread.sm) << "touches " << access.getBuffer() << ' ' << describe(rect)
-                              << ", outside its " << rows << " x " << cols;
-    return false;
-  };
   if (auto exchange = dyn_cast<ExchangeOp>(decl)) {
-    if (isWrite && checkBounds(exchange.rows(), exchange.cols()))
+    if (isWrite && checkBounds(thread, step, access, rect, exchange.rows(), exchange.cols()))
       publish(thread, step, exchange, access, rect);
     return;
   }
   if (auto weights = dyn_cast<WeightsOp>(decl)) {
     rect = clipToSlice(step, access, rect);
     rect.rows = std::min(rect.rows, weights.strips() - rect.row); // the last SM's slice is ragged
-    if (checkBounds(weights.strips(), weights.blocks()) &&
+    if (checkBounds(thread, step, access, rect, weights.strips(), weights.blocks()) &&
         !coverage(weights, weights.strips(), weights.blocks())
              .mark(keyOf(access, step, thread.sm), rect))
       fault(step.op, thread.sm) << "streams blocks of @" << weights.getSymName() << ' '
@@ -261,7 +277,7 @@ void Machine::access(Thread &thread, const Step &step, AccessAttr access, bool i
     return;
   }
   auto buffer = cast<BufferOp>(decl);
-  if (!checkBounds(buffer.rows(), buffer.cols()))
+  if (!checkBounds(thread, step, access, rect, buffer.rows(), buffer.cols()))
     return;
   if (buffer.getSpace() == Space::Smem)
     return accessSmem(thread, step, buffer, rect, isWrite);

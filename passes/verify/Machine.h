@@ -89,6 +89,8 @@ private:
   bool waitFor(Thread &thread, task::EdgeOp edge, int64_t slotsFree);
   void signal(Thread &thread, task::EdgeOp edge, mlir::Operation *op);
   bool poll(Thread &thread, task::PollOp poll, const Step &step);
+  bool checkBounds(const Thread &thread, const Step &step, task::AccessAttr access,
+                   const Rect &rect, int64_t rows, int64_t cols);
   void access(Thread &thread, const Step &step, task::AccessAttr access, bool isWrite);
   void accessSmem(Thread &thread, const Step &step, task::BufferOp buffer, const Rect &rect,
                   bool isWrite);

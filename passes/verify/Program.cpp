@@ -42,10 +42,15 @@ static int64_t tripsOf(ForOp loop, KernelOp kernel, ArrayRef<int64_t> dims,
 static void unrollBlock(Block &block, KernelOp kernel, SmallVectorImpl<int64_t> &dims,
                         const Valuation &valuation, std::vector<Step> &steps) {
   for (Operation &op : block) {
+    if (steps.size() >= kMaxSteps)
+      return;
     if (auto loop = dyn_cast<ForOp>(op)) {
       int64_t trips = tripsOf(loop, kernel, dims, valuation);
       dims.push_back(0);
-      for (int64_t i = 0; i < trips; ++i) {
+      // Without steps inside, trips count for nothing but time.
+      if (loop.getBody().front().empty())
+        trips = 0;
+      for (int64_t i = 0; i < trips && steps.size() < kMaxSteps; ++i) {
         dims.back() = i;
         unrollBlock(loop.getBody().front(), kernel, dims, valuation, steps);
       }

@@ -30,8 +30,11 @@ private:
   bool isLargestCase;
 };
 
+/// Most steps of one role on one SM: a hundred times those of a real model's layer.
+inline constexpr size_t kMaxSteps = 1 << 20;
+
 /// The steps of `role` on `sm` over all stages in program order. Loops are unrolled; `task.local`
-/// and structure ops leave no step.
+/// and structure ops leave no step. At kMaxSteps it stops.
 std::vector<Step> unroll(task::KernelOp kernel, task::Role role, int64_t sm,
                          const Valuation &valuation);
 

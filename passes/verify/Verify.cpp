@@ -29,11 +29,46 @@ static LogicalResult verifyArrivals(KernelOp kernel) {
   return result;
 }
 
+// Barriers and the ring share their bytes with nothing; buffers may with each other, in order.
+static LogicalResult verifyPlaces(KernelOp kernel) {
+  struct Place {
+    Operation *op;
+    int64_t begin, end;
+  };
+  SmallVector<Place> alone, buffers;
+  for (EdgeOp edge : kernel.edges())
+    if (edge.getOffset())
+      alone.push_back({edge, *edge.getOffset(), *edge.getOffset() + 8 * edge.getSlots()});
+  for (auto ring : kernel.getOps<RingOp>())
+    if (ring.getOffset())
+      alone.push_back(
+          {ring, *ring.getOffset(), *ring.getOffset() + ring.getSlots() * ring.getSlotBytes()});
+  for (auto buffer : kernel.getOps<BufferOp>())
+    if (buffer.getSpace() == Space::Smem && buffer.getOffset())
+      buffers.push_back({buffer, *buffer.getOffset(), *buffer.getOffset() + buffer.byteSize()});
+  LogicalResult result = success();
+  auto keepApart = [&](const Place &a, const Place &b) {
+    if (a.begin < b.end && b.begin < a.end)
+      result = a.op->emitOpError()
+               << "is placed at bytes " << a.begin << " to " << a.end
+               << " of shared memory, some of which belong to @"
+               << cast<SymbolOpInterface>(b.op).getName() << " at " << b.begin << " to " << b.end;
+  };
+  for (size_t i = 0; i < alone.size(); ++i) {
+    for (size_t j = 0; j < i; ++j)
+      keepApart(alone[i], alone[j]);
+    for (const Place &buffer : buffers)
+      keepApart(alone[i], buffer);
+  }
+  return result;
+}
+
 LogicalResult verify::verifyKernel(KernelOp kernel, int randomCases) {
   if (!kernel.isAtRoleLevel())
     return kernel.emitOpError() << "has no role regions to prove; run task-lower-to-roles first";
   Declarations names(kernel);
-  if (failed(verifyArrivals(kernel)) || failed(Machine(kernel, names, Valuation::largest()).run()))
+  if (failed(verifyArrivals(kernel)) || failed(verifyPlaces(kernel)) ||
+      failed(Machine(kernel, names, Valuation::largest()).run()))
     return failure();
   for (int seed = 0; seed < randomCases; ++seed)
     if (failed(Machine(kernel, names, Valuation::random(seed)).run())) {

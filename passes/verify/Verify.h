@@ -8,8 +8,8 @@
 
 namespace megalith::verify {
 
-/// Proves one kernel: arrivals of every edge, then the largest case and `randomCases` smaller ones.
-/// Reports every fault on the op it concerns.
+/// Proves one kernel: arrivals of every edge, places in shared memory, then the largest case and
+/// `randomCases` smaller ones. Reports every fault on the op it concerns.
 mlir::LogicalResult verifyKernel(task::KernelOp kernel, int randomCases = 8);
 
 /// Proves every kernel of the module, and what only holds over all of them: each kernel declares

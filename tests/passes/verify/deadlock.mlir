@@ -90,3 +90,54 @@ task.kernel @two "toy" target "sm_90a" sms 1 rows 1 {
     }
   }
 }
+
+// -----
+
+// Two barriers in the same bytes: arrivals of one would complete the other.
+task.kernel @shared_barrier "toy" target "sm_90a" sms 1 rows 1 {
+  task.edge 0 @a mbarrier poller -> consumer {offset = 0 : i64, slots = 2 : i64}
+  // expected-error @+1 {{is placed at bytes 8 to 16 of shared memory, some of which belong to @a at 0 to 16}}
+  task.edge 1 @b mbarrier poller -> consumer {offset = 8 : i64}
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+  }
+}
+
+// -----
+
+// Words past the end of an exchange never come.
+task.kernel @past_the_end "toy" target "sm_90a" sms 1 rows 1 {
+  task.exchange @h [1, 8] bf16 sentinel sets 3 slot 0 edge @h_words
+  task.buffer @xs [1, 8] bf16 smem scratch
+  task.edge 0 @h_words words epilogue -> poller
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.rearm @h
+      task.launch_dependents
+      // expected-error @+1 {{touches @h rows [0, 1) columns [4, 12), outside its 1 x 8}}
+      task.poll "poll_rows" [] waits @h_words reads [@h[0, 4] 1 x [8] previous] writes [@xs[0, 0] 1 x [8]]
+      // expected-error @+1 {{touches @xs rows [0, 1)}}
+      task.compute "read" [] reads [@xs[0, 9223372036854775807] 1 x [8]] writes []
+    }
+  }
+}
+
+// -----
+
+// More steps than anyone could prove are a fault, not a hang.
+// expected-error @+1 {{has more than 1048576 steps in the poller's loops}}
+task.kernel @endless "toy" target "sm_90a" sms 1 rows 1 {
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.for "i" in 9223372036854775807 {
+        task.for "j" in 9223372036854775807 {
+          task.launch_wait
+        }
+      }
+    }
+  }
+}
