@@ -6,13 +6,16 @@
 #include "runtime/kernel_cache.h"
 
 #include "llvm/ADT/SmallString.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
+#include "llvm/Support/xxhash.h"
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <vector>
 
 namespace megalith::runtime {
@@ -56,6 +59,16 @@ llvm::Expected<std::string> headerTexts(llvm::StringRef folder) {
   return all;
 }
 
+/// What tells a file's contents, or nothing where it cannot be read.
+std::optional<std::string> digestOf(const std::string &file) {
+  auto bytes = llvm::MemoryBuffer::getFile(file);
+  if (!bytes)
+    return std::nullopt;
+  const llvm::XXH128_hash_t hash =
+      llvm::xxh3_128bits(llvm::arrayRefFromStringRef((*bytes)->getBuffer()));
+  return llvm::utohexstr(hash.high64, true, 16) + llvm::utohexstr(hash.low64, true, 16);
+}
+
 } // namespace
 
 llvm::Expected<host::KernelLibrary> compileForHost(llvm::StringRef source, llvm::StringRef name,
@@ -68,8 +81,13 @@ llvm::Expected<host::KernelLibrary> compileForHost(llvm::StringRef source, llvm:
   if (!folder)
     return folder.takeError();
   const std::string object = *folder + "/kernel.so";
-  if (fs::exists(object))
-    return host::KernelLibrary::open(object);
+  // Its digest, written last, tells a whole object from a damaged one, which the loader may take
+  // for code; that one is compiled again.
+  const std::string digestFile = object + ".digest";
+  if (auto digest = digestOf(object))
+    if (auto kept = llvm::MemoryBuffer::getFile(digestFile);
+        kept && (*kept)->getBuffer() == *digest)
+      return host::KernelLibrary::open(object);
 
   // The source stays beside the object, for debuggers and for the compiler's messages. The object
   // gets its name when it is complete: several processes may compile the same.
@@ -83,8 +101,12 @@ llvm::Expected<host::KernelLibrary> compileForHost(llvm::StringRef source, llvm:
     fs::remove(temporary);
     return library.takeError();
   }
+  const std::optional<std::string> digest = digestOf(temporary.str().str());
   if (auto error = fs::rename(temporary, object))
     return problem("host platform: cannot write '{0}': {1}", object, error.message());
+  if (digest)
+    if (auto error = writeWhole(digestFile, *digest))
+      return error;
   return library;
 }
 

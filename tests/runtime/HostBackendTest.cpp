@@ -16,6 +16,7 @@
 
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 using namespace megalith;
@@ -138,6 +139,25 @@ TEST_CASE("compiled kernels are found again, and changed ones are not") {
   std::ofstream(options.includeFolder + "/runtime/abi.h", std::ios::app) << "// changed\n";
   REQUIRE(bool(compileForHost(kChainSource, "chain.cu", options)));
   CHECK(objects() == 3);
+}
+
+TEST_CASE("a damaged object is compiled again") {
+  Folder folder;
+  const HostCompileOptions options = folder.options().compile;
+  REQUIRE(bool(compileForHost(kChainSource, "chain.cu", options)));
+  std::error_code error;
+  const std::string object =
+      llvm::sys::fs::directory_iterator(options.cacheFolder + "/host", error)->path() +
+      "/kernel.so";
+  uint64_t whole = 0, after = 0;
+  REQUIRE(!llvm::sys::fs::file_size(object, whole));
+  for (uint64_t left : {uint64_t(0), uint64_t(100), whole / 2}) {
+    CAPTURE(left);
+    std::filesystem::resize_file(object, left);
+    CHECK(bool(compileForHost(kChainSource, "chain.cu", options)));
+    REQUIRE(!llvm::sys::fs::file_size(object, after));
+    CHECK(after == whole);
+  }
 }
 
 TEST_CASE("what does not compile or is not there says so") {
