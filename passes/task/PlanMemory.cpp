@@ -100,7 +100,9 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
     KernelOp kernel = getOperation();
     kernel.emitOpError() << "rows bucket " << kernel.getRows() << " of " << modelName()
                          << " does not fit " << kernel.getTarget() << ": needs " << least
-                         << " bytes of shared memory of " << budget << "; compile smaller buckets";
+                         << " bytes of shared memory of " << budget
+                         << (kernel.getRows() > 1 ? "; compile smaller buckets"
+                                                  : "; there is no smaller bucket");
     return std::nullopt;
   }
 

@@ -31,6 +31,22 @@ module attributes {megalith.model = "Mixtral-8x7B"} {
 
 // -----
 
+// One row that is too wide: no bucket is smaller.
+module attributes {megalith.model = "wide"} {
+  // expected-error-re @+1 {{rows bucket 1 of wide does not fit sm_90a: needs {{[0-9]+}} bytes of shared memory of 231424; there is no smaller bucket}}
+  task.kernel @wide "toy" target "sm_90a" sms 4 rows 1 {
+    task.buffer @x [1, 131072] bf16 global immutable {slot = 0}
+    task.weights @w n 64 k 131072 slot 1 rows ["w"]
+    task.buffer @out [1, 64] bf16 global written {slot = 2}
+    task.stage @proj linear tiles 4 sms 4
+        reads [@x[0, 0] 1 x [131072], @w[d0 * 8, 0] 8 x [256]] writes [@out[0, d0 * 16] 1 x [16]]
+        config {n = 64, k = 131072, unit = 8, epilogue = "store"} {
+    }
+  }
+}
+
+// -----
+
 // expected-error @+1 {{expected a target whose shared memory is known, but got sm_1; give shared-bytes}}
 task.kernel @k "toy" target "sm_1" sms 4 rows 1 {
 }
