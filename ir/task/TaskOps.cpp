@@ -170,10 +170,27 @@ static LogicalResult verifyAccesses(Operation *op, ArrayAttr accesses) {
   return success();
 }
 
+// Far more than anything real, and so little that products of two with an element's bytes fit
+// 64 bits.
+static constexpr int64_t kMaxElements = int64_t(1) << 44;
+static constexpr int64_t kMaxSlots = int64_t(1) << 16;
+static constexpr int64_t kMaxSmemBytes = int64_t(1) << 31;
+
+/// That a count or place is not negative and not beyond anything real.
+static LogicalResult verifyAtMost(Operation *op, StringRef what, int64_t value, int64_t most) {
+  if (value >= 0 && value <= most)
+    return success();
+  return op->emitOpError() << "expected " << what << " of 0 to " << most << ", but got " << value;
+}
+
 static LogicalResult verifyShape(Operation *op, ArrayRef<int64_t> shape, Type element) {
   if (shape.size() != 2 || shape[0] < 1 || shape[1] < 1)
     return op->emitOpError() << "expected a shape of two positive sizes [rows, columns], but got ["
                              << shape << "]";
+  if (shape[0] > kMaxElements / shape[1])
+    return op->emitOpError() << "expected at most " << kMaxElements
+                             << " elements, more than GPUs hold, but a shape of [" << shape
+                             << "] has more";
   if (!element.isIntOrFloat())
     return op->emitOpError() << "expected an integer or float element type, but got " << element;
   return success();
@@ -268,6 +285,12 @@ LogicalResult BufferOp::verify() {
   if (getRowBytes() && *getRowBytes() < cols() * elementBytes())
     return emitOpError() << "expected row_bytes to hold a row of " << cols() * elementBytes()
                          << " bytes, but got " << *getRowBytes();
+  if (failed(verifyAtMost(*this, "slots", getSlots(), kMaxSlots)) ||
+      failed(verifyAtMost(*this, "an offset", getOffset().value_or(0), kMaxSmemBytes)))
+    return failure();
+  if (rowStride() > (kMaxElements << 2) / rows())
+    return emitOpError() << "expected a copy of at most " << (kMaxElements << 2) << " bytes, but "
+                         << rows() << " rows of " << rowStride() << " bytes have more";
   bool isScratch = getMutability() == Mutability::Scratch;
   if ((getSpace() == Space::Smem) != isScratch)
     return emitOpError() << "expected shared memory to be scratch and global memory not to be";
@@ -295,6 +318,11 @@ LogicalResult WeightsOp::verify() {
   if (getN() < 1 || getK() < 1 || getExperts() < 1)
     return emitOpError() << "expected positive n, k and experts, but got " << getN() << ", "
                          << getK() << ", " << getExperts();
+  if (getN() > kMaxElements || getK() > kMaxElements / getN() ||
+      getExperts() > kMaxElements / (getN() * getK()))
+    return emitOpError() << "expected at most " << kMaxElements
+                         << " weights, more than GPUs hold, but n " << getN() << ", k " << getK()
+                         << " and " << getExperts() << " experts make more";
   if (getPairing() == Pairing::GateUp && getN() % 4)
     return emitOpError()
            << "expected gate/up rows to split into two halves of an even size, but n is " << getN();
@@ -307,6 +335,10 @@ LogicalResult RingOp::verify() {
   if (getSlotBytes() < 16 || getSlotBytes() % 16)
     return emitOpError() << "expected slot bytes to be a positive multiple of 16, but got "
                          << getSlotBytes();
+  if (failed(verifyAtMost(*this, "slots", getSlots(), kMaxSlots)) ||
+      failed(verifyAtMost(*this, "slot bytes", getSlotBytes(), kMaxSmemBytes)) ||
+      failed(verifyAtMost(*this, "an offset", getOffset().value_or(0), kMaxSmemBytes)))
+    return failure();
   auto full = expectDecl<EdgeOp>(*this, getFullAttr(), "an edge");
   auto free = expectDecl<EdgeOp>(*this, getFreeAttr(), "an edge");
   if (!full || !free)
@@ -354,6 +386,9 @@ LogicalResult EdgeOp::verify() {
   if (getSlots() < 1 || getArrivals() < 1)
     return emitOpError() << "expected at least 1 slot and 1 arrival, but got " << getSlots()
                          << " and " << getArrivals();
+  if (failed(verifyAtMost(*this, "slots", getSlots(), kMaxSlots)) ||
+      failed(verifyAtMost(*this, "an offset", getOffset().value_or(0), kMaxSmemBytes)))
+    return failure();
   if (getTo().empty())
     return emitOpError() << "expected at least one waiting role";
   return success();

@@ -1,86 +1,233 @@
 #include "passes/verify/Program.h"
 
-#include "llvm/ADT/Hashing.h"
-#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace megalith;
 using namespace megalith::task;
 using namespace megalith::verify;
 
-int64_t Valuation::of(SymbolOp symbol, ArrayRef<int64_t> dims) const {
-  if (isLargestCase)
-    return symbol.getMax();
-  // Dimension 0 is the SM: left out for values that all SMs share.
-  ArrayRef<int64_t> relevant = symbol.getPerSm() ? dims : dims.drop_front(dims.empty() ? 0 : 1);
-  // splitmix64 over the name and the indices: the same on every run, unlike llvm::hash_value.
-  uint64_t state = seed;
-  auto mix = [&](uint64_t value) {
-    state += value + 0x9e3779b97f4a7c15ull;
-    state = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9ull;
-    state = (state ^ (state >> 27)) * 0x94d049bb133111ebull;
-    state ^= state >> 31;
-  };
-  for (char c : symbol.getSymName())
-    mix(static_cast<unsigned char>(c));
-  for (int64_t index : relevant)
-    mix(static_cast<uint64_t>(index));
-  int64_t span = symbol.getMax() - symbol.getMin() + 1;
-  return symbol.getMin() + static_cast<int64_t>(state % static_cast<uint64_t>(span));
+bool Access::uses(unsigned dim) const {
+  return row.uses(dim) || col.uses(dim) ||
+         llvm::any_of(widths, [&](const Affine &width) { return width.uses(dim); });
 }
 
-static int64_t tripsOf(ForOp loop, KernelOp kernel, ArrayRef<int64_t> dims,
-                       const Valuation &valuation) {
-  TripsAttr trips = loop.getTrips();
-  if (FlatSymbolRefAttr ref = trips.getSymbol()) {
-    auto symbol = kernel.lookup<SymbolOp>(ref);
-    return symbol ? valuation.of(symbol, dims) : 0;
-  }
-  return evalMin(trips.getMap().getValue(), dims);
+llvm::StringRef Program::nameOf(Operation *decl) {
+  return cast<SymbolOpInterface>(decl).getName();
 }
 
-static void unrollBlock(Block &block, KernelOp kernel, SmallVectorImpl<int64_t> &dims,
-                        const Valuation &valuation, std::vector<Step> &steps) {
-  for (Operation &op : block) {
-    if (steps.size() >= kMaxSteps)
-      return;
-    if (auto loop = dyn_cast<ForOp>(op)) {
-      int64_t trips = tripsOf(loop, kernel, dims, valuation);
-      dims.push_back(0);
-      // Without steps inside, trips count for nothing but time.
-      if (loop.getBody().front().empty())
-        trips = 0;
-      for (int64_t i = 0; i < trips && steps.size() < kMaxSteps; ++i) {
-        dims.back() = i;
-        unrollBlock(loop.getBody().front(), kernel, dims, valuation, steps);
-      }
-      dims.pop_back();
-    } else if (!isa<LocalOp>(op)) {
-      steps.push_back({&op, SmallVector<int64_t, 4>(dims.begin(), dims.end())});
+Program::Program(KernelOp kernel) : kernel(kernel), sms(kernel.getSms()) {
+  declare();
+  for (StageOp stage : kernel.getOps<StageOp>())
+    for (int role = 0; role < kRoles; ++role) {
+      RoleOp region = stage.role(static_cast<Role>(role));
+      if (!region)
+        continue;
+      const size_t begin = code[role].size();
+      Instr enter{.kind = Instr::Stage, .op = stage};
+      enter.sms = stage.getSms().value_or(sms);
+      code[role].push_back(enter);
+      addBlock(region.getBody().front(), role, /*depth=*/1, stage);
+      code[role][begin].end = code[role].size();
+      code[role][begin].varies =
+          enter.sms < sms || llvm::any_of(llvm::drop_begin(code[role], begin),
+                                          [](const Instr &instr) { return instr.varies; });
     }
+}
+
+void Program::declare() {
+  SmallVector<TableOp> tables;
+  for (Operation &op : kernel.getBody().front()) {
+    int index =
+        llvm::TypeSwitch<Operation *, int>(&op)
+            .Case([&](SymbolOp op) {
+              symbols.emplace_back(op);
+              return int(symbols.size()) - 1;
+            })
+            .Case([&](TableOp op) {
+              tables.push_back(op);
+              return int(tables.size()) - 1;
+            })
+            .Case([&](EdgeOp op) {
+              Edge edge{op,
+                        static_cast<int>(op.getFrom()),
+                        {},
+                        op.getSlots(),
+                        op.getKind() == EdgeKind::Words};
+              for (auto to : op.getTo().getAsRange<RoleAttr>())
+                edge.to.push_back(static_cast<int>(to.getValue()));
+              edges.push_back(edge);
+              return int(edges.size()) - 1;
+            })
+            .Case([&](RingOp op) {
+              rings.push_back({op, -1, op.getSlots()});
+              return int(rings.size()) - 1;
+            })
+            .Case([&](BufferOp op) {
+              if (op.getSpace() == Space::Smem) {
+                shared.push_back({op, op.rows(), op.cols(), op.getSlots()});
+                return int(shared.size()) - 1;
+              }
+              globals.push_back({Global::Buffer, op, op.rows(), op.cols(), op.getMutability()});
+              return int(globals.size()) - 1;
+            })
+            .Case([&](ExchangeOp op) {
+              globals.push_back({Global::Exchange, op, op.rows(), op.cols()});
+              return int(globals.size()) - 1;
+            })
+            .Case([&](WeightsOp op) {
+              globals.push_back({Global::Weights, op, op.strips(), op.blocks()});
+              return int(globals.size()) - 1;
+            })
+            .Default([](Operation *) { return -1; });
+    if (index >= 0)
+      names[cast<SymbolOpInterface>(op).getNameAttr()] = {&op, index};
+  }
+  for (Ring &ring : rings)
+    ring.full = indexOf(ring.op.getFullAttr());
+  for (Shared &buffer : shared) {
+    buffer.guard = indexOf(buffer.op.getGuardAttr());
+    if (!buffer.op.getOffset())
+      continue;
+    for (auto [index, other] : llvm::enumerate(shared))
+      if (&other != &buffer && other.op.getOffset() &&
+          *other.op.getOffset() < *buffer.op.getOffset() + buffer.op.byteSize() &&
+          *buffer.op.getOffset() < *other.op.getOffset() + other.op.byteSize())
+        buffer.overlapping.push_back(index);
   }
 }
 
-std::vector<Step> verify::unroll(KernelOp kernel, Role role, int64_t sm,
-                                 const Valuation &valuation) {
-  std::vector<Step> steps;
-  SmallVector<int64_t> dims = {sm};
-  for (StageOp stage : kernel.getOps<StageOp>()) {
-    RoleOp region = stage.role(role);
-    if (region && sm < stage.getSms().value_or(kernel.getSms()))
-      unrollBlock(region.getBody().front(), kernel, dims, valuation, steps);
+int Program::indexOf(FlatSymbolRefAttr name) const {
+  return name ? names.lookup(name.getAttr()).second : -1;
+}
+
+void Program::addBlock(Block &block, int role, unsigned depth, Operation *stage) {
+  maxDepth = std::max(maxDepth, depth);
+  for (Operation &op : block)
+    if (auto loop = dyn_cast<ForOp>(op))
+      addLoop(loop, role, depth, stage);
+    else if (!isa<LocalOp>(op))
+      addStep(op, role, depth, stage);
+}
+
+void Program::addLoop(ForOp op, int role, unsigned depth, Operation *stage) {
+  std::vector<Instr> &body = code[role];
+  const size_t begin = body.size();
+  Loop loop{.op = op, .dim = depth};
+  TripsAttr trips = op.getTrips();
+  if (FlatSymbolRefAttr symbol = trips.getSymbol())
+    loop.symbol = indexOf(symbol);
+  else
+    loop.trips = affinesOf(trips.getMap().getValue(), depth);
+  Instr enter{.kind = Instr::LoopBegin, .op = op};
+  body.push_back(enter);
+  addBlock(op.getBody().front(), role, depth + 1, stage);
+  if (body.size() == begin + 1) { // without steps inside, trips count for nothing but time
+    body.pop_back();
+    return;
   }
-  return steps;
+  loops.push_back(loop);
+  // Loops inside came first.
+  Instr leave{.kind = Instr::LoopEnd, .op = op};
+  body[begin].loop = leave.loop = loops.size() - 1;
+  leave.end = begin;
+  body.push_back(leave);
+  body[begin].end = body.size();
+  body[begin].varies =
+      loop.symbol >= 0 ||
+      llvm::any_of(loop.trips, [](const Affine &trips) { return trips.uses(0); }) ||
+      llvm::any_of(llvm::drop_begin(body, begin + 1), [](const Instr &i) { return i.varies; });
 }
 
-Rect verify::rectOf(AccessAttr access, ArrayRef<int64_t> dims) {
-  auto at = evalAll(access.getAt().getValue(), dims);
-  return {at[at.size() - 2], access.getRows(), at.back(),
-          evalMin(access.getCols().getValue(), dims)};
+int Program::addAccess(AccessAttr attr, bool isWrite, unsigned depth) {
+  auto [op, decl] = names.lookup(attr.getBuffer().getAttr());
+  auto at = affinesOf(attr.getAt().getValue(), depth);
+  auto buffer = dyn_cast<BufferOp>(op);
+  Access access{.attr = attr,
+                .isWrite = isWrite,
+                .isShared = buffer && buffer.getSpace() == Space::Smem,
+                .decl = decl,
+                .height = attr.getRows(),
+                .row = at[at.size() - 2],
+                .col = at.back(),
+                .widths = affinesOf(attr.getCols().getValue(), depth)};
+  if (attr.getTable()) {
+    access.argument = at.front();
+    auto [table, index] = names.lookup(attr.getTable().getAttr());
+    access.table = index;
+    access.axiom = cast<TableOp>(table).getAxiom();
+  }
+  accesses.push_back(access);
+  return accesses.size() - 1;
 }
 
-std::string verify::describe(const Rect &rect) {
-  return "rows [" + std::to_string(rect.row) + ", " + std::to_string(rect.row + rect.rows) +
-         ") columns [" + std::to_string(rect.col) + ", " + std::to_string(rect.col + rect.cols) +
-         ")";
+void Program::addStep(Operation &op, int role, unsigned depth, Operation *stage) {
+  Instr instr{.kind = Instr::LaunchWait, .depth = depth, .op = &op};
+  SmallVector<std::pair<AccessAttr, bool>> touched;
+  auto addAll = [&](ArrayAttr attrs, bool isWrite) {
+    for (auto access : attrs.getAsRange<AccessAttr>())
+      touched.push_back({access, isWrite});
+  };
+  auto onEdge = [&](Instr::Kind kind, FlatSymbolRefAttr edge) {
+    instr.kind = kind;
+    instr.edge = indexOf(edge);
+  };
+  llvm::TypeSwitch<Operation *>(&op)
+      .Case([&](WaitOp op) { onEdge(Instr::Wait, op.getEdgeAttr()); })
+      .Case([&](AcquireOp op) { onEdge(Instr::Acquire, op.getEdgeAttr()); })
+      .Case([&](SignalOp op) { onEdge(Instr::Signal, op.getEdgeAttr()); })
+      .Case([&](ReleaseOp op) { onEdge(Instr::Release, op.getEdgeAttr()); })
+      .Case([&](CopyOp op) {
+        onEdge(Instr::Copy, op.getEdgeAttr());
+        instr.ring = indexOf(op.getRingAttr());
+        touched.push_back({op.getSource(), false});
+      })
+      .Case([&](PollOp op) {
+        onEdge(Instr::Poll, op.getEdgeAttr());
+        addAll(op.getReads(), false);
+        addAll(op.getWrites(), true);
+      })
+      .Case([&](ComputeOp op) {
+        instr.kind = Instr::Compute;
+        instr.ring = indexOf(op.getRingAttr());
+        addAll(op.getReads(), false);
+        addAll(op.getWrites(), true);
+      })
+      .Case([&](RearmOp op) {
+        instr.kind = Instr::Rearm;
+        instr.exchange = indexOf(op.getExchangeAttr());
+      })
+      .Case([&](LaunchWaitOp) { instr.kind = Instr::LaunchWait; })
+      .Case([&](LaunchDependentsOp) { instr.kind = Instr::LaunchDependents; });
+
+  // The slices that pieces of weights are clipped to come first: an op's accesses stay together.
+  SmallVector<SmallVector<int, 1>> clips;
+  for (auto [attr, isWrite] : touched) {
+    clips.emplace_back();
+    if (!isa<WeightsOp>(names.lookup(attr.getBuffer().getAttr()).first))
+      continue;
+    for (auto read : cast<StageOp>(stage).getReads().getAsRange<AccessAttr>())
+      if (read.getBuffer() == attr.getBuffer()) {
+        auto [it, isNew] = slices.try_emplace({stage, read}, -1);
+        if (isNew)
+          it->second = addAccess(read, false, /*depth=*/1);
+        clips.back().push_back(it->second);
+      }
+  }
+  instr.accesses = accesses.size();
+  instr.count = touched.size();
+  for (auto [index, entry] : llvm::enumerate(touched)) {
+    Access &access = accesses[addAccess(entry.first, entry.second, depth)];
+    access.slices = clips[index];
+    if (access.isShared) {
+      instr.varies |= access.uses(0);
+      continue;
+    }
+    const Global &global = globals[access.decl];
+    const bool isExchange = global.kind == Global::Exchange;
+    instr.polls |= instr.kind == Instr::Poll && !access.isWrite && isExchange && access.isCurrent();
+    instr.publishes |= access.isWrite && isExchange;
+    instr.stores |= access.isWrite && global.kind == Global::Buffer;
+  }
+  code[role].push_back(instr);
 }

@@ -1,61 +1,159 @@
-// What one role does on one SM: its role regions unrolled into steps, for one choice of every
-// dynamic value.
+// A kernel's role regions as flat code: names resolved, maps ready to evaluate. What a proof runs.
 #pragma once
+
+#include "passes/verify/Affine.h"
+#include "passes/verify/Rectangles.h"
+#include "passes/verify/Valuation.h"
 
 #include "ir/task/Task.h"
 
+#include <array>
+#include <vector>
+
 namespace megalith::verify {
 
-/// One executed op of a role region with the values of (sm, enclosing loop indices).
-struct Step {
-  mlir::Operation *op;
-  llvm::SmallVector<int64_t, 4> dims;
+inline constexpr int kRoles = 4;
+
+/// Most steps of one role on one SM: a hundred times those of a real model's layer. Each iteration
+/// of a loop with steps in it counts as one too.
+inline constexpr int64_t kMaxSteps = 1 << 20;
+/// Most steps of all roles over the SMs that differ: seconds of a proof.
+inline constexpr int64_t kMaxStepsOfAll = 1 << 23;
+
+/// A shared-memory buffer.
+struct Shared {
+  task::BufferOp op;
+  int64_t rows, cols, slots;
+  int guard = -1;                        ///< edge
+  llvm::SmallVector<int, 2> overlapping; ///< others planned over some of its bytes
 };
 
-/// Chooses the value of every `task.symbol`. The choice is a function of the symbol, the enclosing
-/// loop indices and, for per-SM symbols, the SM: so all roles of an SM see the same value.
-class Valuation {
-public:
-  /// Every symbol at its largest value: all experts, all splits.
-  static Valuation largest() { return Valuation(0, /*isLargest=*/true); }
-  /// Every symbol somewhere in its range, reproducibly from `seed`.
-  static Valuation random(uint64_t seed) { return Valuation(seed, /*isLargest=*/false); }
+struct Edge {
+  task::EdgeOp op;
+  int from;
+  llvm::SmallVector<int, 3> to; ///< roles
+  int64_t slots;
+  bool isWords; ///< of an exchange
+  bool waits(int role) const { return llvm::is_contained(to, role); }
+};
 
-  int64_t of(task::SymbolOp symbol, llvm::ArrayRef<int64_t> dims) const;
-  bool isLargest() const { return isLargestCase; }
+struct Ring {
+  task::RingOp op;
+  int full; ///< edge
+  int64_t slots;
+};
+
+/// Something in global memory: a buffer, an exchange or a weight bank.
+struct Global {
+  enum Kind { Buffer, Exchange, Weights } kind;
+  mlir::Operation *op;
+  int64_t rows, cols;
+  task::Mutability mutability = task::Mutability::Immutable; ///< of a buffer
+};
+
+/// A rectangle that an op touches, as a function of (SM, loop indices).
+struct Access {
+  task::AccessAttr attr;
+  bool isWrite;
+  bool isShared; ///< of a shared-memory buffer; else global
+  int decl;      ///< index in Program::shared or ::globals
+  int64_t height;
+  Affine row, col;
+  llvm::SmallVector<Affine, 2> widths;
+  std::optional<Affine> argument; ///< of its table
+  int table = -1;                 ///< index among the kernel's tables
+  task::Axiom axiom = task::Axiom::Uniform;
+  /// Weights: what this stage reads of them at tile = SM, which pieces are clipped to; indices in
+  /// Program::accesses.
+  llvm::SmallVector<int, 1> slices;
+
+  Rect at(const int64_t *dims) const {
+    return {row.eval(dims), height, col.eval(dims), evalLeast(widths, dims)};
+  }
+  bool isCurrent() const { return attr.getSet() == task::Set::Current; }
+  /// Whether the place or size may change with a dimension.
+  bool uses(unsigned dim) const;
+};
+
+/// A loop of a role region.
+struct Loop {
+  task::ForOp op;
+  llvm::SmallVector<Affine, 2> trips; ///< the least of them
+  int symbol = -1;                    ///< or its value
+  unsigned dim;                       ///< of its index
+};
+
+struct Instr {
+  enum Kind : uint8_t {
+    Stage, ///< leaves out up to `end` on SMs from `sms` on
+    LoopBegin,
+    LoopEnd,
+    Wait,
+    Acquire,
+    Signal,
+    Release,
+    Copy,
+    Poll,
+    Compute,
+    Rearm,
+    LaunchWait,
+    LaunchDependents,
+  };
+  Kind kind;
+  /// What happens up to `end` (a stage or loop) or here depends on the SM or a symbol.
+  bool varies = false;
+  bool polls = false;     ///< reads words of this launch
+  bool publishes = false; ///< writes words
+  bool stores = false;    ///< writes a global buffer
+  int edge = -1, ring = -1, loop = -1;
+  int exchange = -1;  ///< of a re-arming: index in Program::globals
+  unsigned depth = 1; ///< dimensions here: the SM and the enclosing loops
+  int64_t sms = 0;    ///< of a stage
+  uint32_t end = 0;   ///< of a stage or loop: the place after it; of LoopEnd: its begin
+  uint32_t accesses = 0, count = 0; ///< [accesses, accesses + count) of Program::accesses
+  mlir::Operation *op = nullptr;
+};
+
+/// The whole kernel. The ops outlive it.
+class Program {
+public:
+  explicit Program(task::KernelOp kernel);
+
+  task::KernelOp kernel;
+  int64_t sms;
+  std::vector<Edge> edges;
+  std::vector<Ring> rings;
+  std::vector<Shared> shared;
+  std::vector<Global> globals;
+  std::vector<Valuation::Symbol> symbols;
+  std::vector<Loop> loops;
+  std::vector<Access> accesses;
+  std::array<std::vector<Instr>, kRoles> code;
+  unsigned maxDepth = 1; ///< dimensions of the innermost loop
+
+  int64_t tripsOf(const Loop &loop, const Valuation &valuation, const int64_t *dims) const {
+    if (loop.symbol < 0)
+      return evalLeast(loop.trips, dims);
+    return valuation.of(symbols[loop.symbol], llvm::ArrayRef(dims, loop.dim));
+  }
+  llvm::ArrayRef<Access> accessesOf(const Instr &instr) const {
+    return llvm::ArrayRef(accesses).slice(instr.accesses, instr.count);
+  }
+  /// The name of a declaration.
+  static llvm::StringRef nameOf(mlir::Operation *decl);
 
 private:
-  Valuation(uint64_t seed, bool isLargest) : seed(seed), isLargestCase(isLargest) {}
-  uint64_t seed;
-  bool isLargestCase;
+  using Names = llvm::DenseMap<mlir::StringAttr, std::pair<mlir::Operation *, int>>;
+  void declare();
+  void addBlock(mlir::Block &block, int role, unsigned depth, mlir::Operation *stage);
+  void addLoop(task::ForOp op, int role, unsigned depth, mlir::Operation *stage);
+  void addStep(mlir::Operation &op, int role, unsigned depth, mlir::Operation *stage);
+  int addAccess(task::AccessAttr attr, bool isWrite, unsigned depth);
+  /// Index of the declaration in its kind's list, -1 without a name.
+  int indexOf(mlir::FlatSymbolRefAttr name) const;
+
+  Names names; ///< while it is built
+  llvm::DenseMap<std::pair<mlir::Operation *, mlir::Attribute>, int> slices;
 };
-
-/// Most steps of one role on one SM: a hundred times those of a real model's layer.
-inline constexpr size_t kMaxSteps = 1 << 20;
-
-/// The steps of `role` on `sm` over all stages in program order. Loops are unrolled; `task.local`
-/// and structure ops leave no step. At kMaxSteps it stops.
-std::vector<Step> unroll(task::KernelOp kernel, task::Role role, int64_t sm,
-                         const Valuation &valuation);
-
-/// A rectangle [row, row + rows) x [col, col + cols).
-struct Rect {
-  int64_t row, rows, col, cols;
-  bool empty() const { return rows <= 0 || cols <= 0; }
-  bool overlaps(const Rect &other) const {
-    return row < other.row + other.rows && other.row < row + rows && col < other.col + other.cols &&
-           other.col < col + cols;
-  }
-  bool contains(const Rect &other) const {
-    return row <= other.row && other.row + other.rows <= row + rows && col <= other.col &&
-           other.col + other.cols <= col + cols;
-  }
-};
-
-/// The rectangle of an access at `dims`, within what its table names if it has one.
-Rect rectOf(task::AccessAttr access, llvm::ArrayRef<int64_t> dims);
-
-/// "[rows 0..1, columns 64..128)" for diagnostics.
-std::string describe(const Rect &rect);
 
 } // namespace megalith::verify

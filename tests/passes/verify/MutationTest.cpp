@@ -61,17 +61,38 @@ bool synchronises(Operation *op) {
              LaunchDependentsOp>(op);
 }
 
+/// Acquires of an edge in [begin, end) of a role's code, loops at their most trips.
+int64_t countAcquires(const verify::Program &program, ArrayRef<verify::Instr> code, size_t begin,
+                      size_t end, StringRef edge, SmallVectorImpl<int64_t> &dims) {
+  int64_t count = 0;
+  for (size_t at = begin; at < end; ++at) {
+    const verify::Instr &instr = code[at];
+    if (instr.kind == verify::Instr::Stage && dims.front() >= instr.sms)
+      at = instr.end - 1;
+    if (instr.kind == verify::Instr::Acquire)
+      count += verify::Program::nameOf(program.edges[instr.edge].op) == edge;
+    if (instr.kind != verify::Instr::LoopBegin)
+      continue;
+    int64_t trips =
+        program.tripsOf(program.loops[instr.loop], verify::Valuation::largest(), dims.data());
+    dims.push_back(0);
+    for (; dims.back() < trips; ++dims.back())
+      count += countAcquires(program, code, at + 1, instr.end - 1, edge, dims);
+    dims.pop_back();
+    at = instr.end - 1;
+  }
+  return count;
+}
+
 /// Most acquires of a credit edge on any SM in one launch.
 int64_t mostAcquires(EdgeOp edge) {
-  auto kernel = edge->getParentOfType<KernelOp>();
+  verify::Program program(edge->getParentOfType<KernelOp>());
   int64_t most = 0;
-  for (int64_t sm = 0; sm < kernel.getSms(); ++sm)
+  for (int64_t sm = 0; sm < program.sms; ++sm)
     for (auto to : edge.getTo().getAsRange<RoleAttr>()) {
-      auto steps = verify::unroll(kernel, to.getValue(), sm, verify::Valuation::largest());
-      most = std::max<int64_t>(most, llvm::count_if(steps, [&](const verify::Step &step) {
-                                 auto acquire = dyn_cast<AcquireOp>(step.op);
-                                 return acquire && acquire.getEdge() == edge.getSymName();
-                               }));
+      const auto &code = program.code[static_cast<int>(to.getValue())];
+      SmallVector<int64_t> dims = {sm};
+      most = std::max(most, countAcquires(program, code, 0, code.size(), edge.getSymName(), dims));
     }
   return most;
 }

@@ -125,19 +125,3 @@ task.kernel @past_the_end "toy" target "sm_90a" sms 1 rows 1 {
     }
   }
 }
-
-// -----
-
-// More steps than anyone could prove are a fault, not a hang.
-// expected-error @+1 {{has more than 1048576 steps in the poller's loops}}
-task.kernel @endless "toy" target "sm_90a" sms 1 rows 1 {
-  task.stage @s linear reads [] writes [] config {} {
-    task.role poller {
-      task.for "i" in 9223372036854775807 {
-        task.for "j" in 9223372036854775807 {
-          task.launch_wait
-        }
-      }
-    }
-  }
-}

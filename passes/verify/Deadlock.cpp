@@ -1,0 +1,81 @@
+#include "passes/verify/Deadlock.h"
+
+using namespace mlir;
+using namespace megalith;
+using namespace megalith::task;
+using namespace megalith::verify;
+
+namespace {
+
+class Report {
+public:
+  Report(const Program &program, ArrayRef<Standing> blocked, Faults &faults)
+      : program(program), blocked(blocked), faults(faults) {}
+
+  // Most blocked roles only wait for other blocked roles. Those that wait for a role that is done
+  // are the cause; else the members of a circle on one SM are; else (a circle over several SMs) all
+  // are named.
+  void run() {
+    auto isCause = [&](const Standing &sm, int role) { return waitsForNobody(sm, role); };
+    auto isOnCircle = [&](const Standing &sm, int role) { return waitsForItself(sm, role); };
+    auto isBlocked = [](const Standing &, int) { return true; };
+    if (!tellThose(isCause) && !tellThose(isOnCircle))
+      tellThose(isBlocked);
+  }
+
+private:
+  template <typename Pick> bool tellThose(Pick pick) {
+    bool isAny = false;
+    for (const Standing &sm : blocked)
+      for (int role = 0; role < kRoles; ++role)
+        if (sm.roles[role].at && pick(sm, role)) {
+          tell(sm, role);
+          isAny = true;
+        }
+    return isAny;
+  }
+
+  /// The role that signals what this one waits for; polls wait on any SM's.
+  int blockerOf(const Standing::Of &of) const { return program.edges[of.at->edge].from; }
+
+  bool waitsForNobody(const Standing &sm, int role) const {
+    const Standing::Of &of = sm.roles[role];
+    if (of.at->kind != Instr::Poll)
+      return !sm.roles[blockerOf(of)].at;
+    return llvm::none_of(blocked,
+                         [&](const Standing &other) { return other.roles[blockerOf(of)].at; });
+  }
+
+  bool waitsForItself(const Standing &sm, int role) const {
+    int at = role;
+    for (int i = 0; i < kRoles && sm.roles[at].at; ++i)
+      if ((at = blockerOf(sm.roles[at])) == role)
+        return true;
+    return false;
+  }
+
+  void tell(const Standing &sm, int role) {
+    const Standing::Of &of = sm.roles[role];
+    const Edge &edge = program.edges[of.at->edge];
+    if (of.at->kind == Instr::Poll)
+      faults.at(of.at->op, sm.sm) << "deadlock: the " << nameOfRole(role) << " polls words of @"
+                                  << Program::nameOf(edge.op)
+                                  << " that nothing publishes in this launch";
+    else
+      faults.at(of.at->op, sm.sm) << "deadlock: the " << nameOfRole(role) << " waits for use "
+                                  << of.waits << " of edge @" << Program::nameOf(edge.op)
+                                  << ", which the " << nameOfRole(edge.from) << " signals "
+                                  << of.signals << " times";
+  }
+
+  const Program &program;
+  ArrayRef<Standing> blocked;
+  Faults &faults;
+};
+
+} // namespace
+
+void megalith::verify::reportDeadlock(const Program &program, ArrayRef<Standing> blocked,
+                                      Faults &faults) {
+  Report(program, blocked, faults).run();
+}

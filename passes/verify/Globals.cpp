@@ -1,0 +1,178 @@
+#include "passes/verify/Globals.h"
+
+using namespace mlir;
+using namespace megalith;
+using namespace megalith::task;
+using namespace megalith::verify;
+
+Globals::Globals(const Program &program, const Valuation &valuation, ArrayRef<const Summary *> runs,
+                 Faults &faults)
+    : program(program), valuation(valuation), runs(runs), faults(faults),
+      touched(program.globals.size()) {
+  for (int role = 0; role < kRoles; ++role)
+    collect(role);
+}
+
+// Words of this launch are the business of Words.h.
+void Globals::collect(int role) {
+  SmallVector<const Loop *, 4> loops;
+  int64_t sms = program.sms;
+  for (const Instr &instr : program.code[role]) {
+    if (instr.kind == Instr::Stage)
+      sms = instr.sms;
+    else if (instr.kind == Instr::LoopBegin)
+      loops.push_back(&program.loops[instr.loop]);
+    else if (instr.kind == Instr::LoopEnd)
+      loops.pop_back();
+    for (const Access &access : program.accessesOf(instr)) {
+      if (access.isShared)
+        continue;
+      const bool isExchange = program.globals[access.decl].kind == Global::Exchange;
+      if (isExchange && (access.isWrite || (instr.polls && access.isCurrent())))
+        continue;
+      sites.push_back({role, &instr, &access, sms, loops});
+    }
+  }
+}
+
+bool Globals::isBoundsOnly(const Site &site) const {
+  const Global &global = program.globals[site.access->decl];
+  return global.kind == Global::Exchange ||
+         (global.kind == Global::Buffer &&
+          !(site.access->isWrite && global.mutability == Mutability::Written));
+}
+
+bool Globals::check() {
+  for (const Site &site : sites) {
+    // The same on every SM.
+    const bool isUniform =
+        isBoundsOnly(site) && site.loops.empty() && !site.access->uses(/*dim=*/0);
+    for (int64_t sm = 0; sm < (isUniform ? 1 : site.sms); ++sm) {
+      dims.assign(1, sm);
+      if (!visit(site, 0))
+        return false;
+    }
+  }
+  for (int64_t sm = 0; sm < program.sms; ++sm)
+    checkUnwaited(sm);
+  return true;
+}
+
+// The loops from `level` on, at once if possible. False when there are too many places to look at.
+bool Globals::visit(const Site &site, size_t level) {
+  if (++places > kMaxStepsOfAll) {
+    faults.at(program.kernel, 0)
+        << "the kernel touches global memory in more than " << kMaxStepsOfAll
+        << " places over all its SMs, too many to prove; make its loops shorter, use fewer SMs or "
+           "cut the kernel into several launches";
+    return false;
+  }
+  if (std::optional<Rect> joined = join(site, level)) {
+    if (!joined->empty())
+      touch(site, *joined);
+    return true;
+  }
+  if (level == site.loops.size()) {
+    touch(site, clipped(site, site.access->at(dims.data())));
+    return true;
+  }
+  const int64_t trips = program.tripsOf(*site.loops[level], valuation, dims.data());
+  dims.push_back(0);
+  bool isBounded = true;
+  for (int64_t i = 0; i < trips && isBounded; ++i) {
+    dims.back() = i;
+    isBounded = visit(site, level + 1);
+  }
+  dims.pop_back();
+  return isBounded;
+}
+
+// A piece is at most eight strips: the last of a slice is what the slice, the stage's own read of
+// these weights at tile = SM, has left.
+Rect Globals::clipped(const Site &site, Rect rect) const {
+  const Global &global = program.globals[site.access->decl];
+  if (global.kind != Global::Weights || rect.empty())
+    return rect;
+  for (int index : site.access->slices) {
+    const Rect slice = program.accesses[index].at(dims.data());
+    rect.rows = std::min(rect.rowEnd(), slice.rowEnd()) - rect.row;
+  }
+  rect.rows = std::min(rect.rows, global.rows - rect.row); // the last SM's slice is ragged
+  return rect;
+}
+
+std::optional<Rect> Globals::join(const Site &site, size_t level) {
+  const Global &global = program.globals[site.access->decl];
+  Nest nest(*site.access);
+  dims.resize(site.loops.size() + 1, 0);
+  bool isKnown = true;
+  for (size_t i = level; i < site.loops.size() && isKnown; ++i)
+    isKnown = nest.enter(program, valuation, *site.loops[i], dims.data());
+  std::optional<Rect> rect;
+  if (isKnown)
+    rect = isBoundsOnly(site) ? nest.hull(dims.data()) : nest.join(dims.data());
+  if (rect)
+    rect = clipped(site, *rect);
+  dims.resize(level + 1);
+  if (rect && !rect->empty() && !rect->fits(global.rows, global.cols))
+    return std::nullopt; // piece by piece, to name the one that is outside
+  return rect;
+}
+
+void Globals::touch(const Site &site, const Rect &rect) {
+  if (rect.empty())
+    return;
+  const Access &access = *site.access;
+  const Global &global = program.globals[access.decl];
+  const int64_t sm = dims.front();
+  Operation *op = site.instr->op;
+  StringRef name = Program::nameOf(global.op);
+  if (!rect.fits(global.rows, global.cols)) {
+    faults.at(op, sm) << "touches @" << name << ' ' << describe(rect) << ", outside its "
+                      << global.rows << " x " << global.cols;
+    return;
+  }
+  const bool isBuffer = global.kind == Global::Buffer;
+  if (global.kind == Global::Exchange && site.instr->kind == Instr::Copy)
+    faults.at(op, sm) << "copies words of exchange @" << name
+                      << ", which only a task.poll may read";
+  if (isBuffer && access.isWrite && global.mutability == Mutability::Immutable)
+    faults.at(op, sm) << "writes the immutable buffer @" << name;
+  if (isBoundsOnly(site) || touched[access.decl].add(Planes::keyOf(access, dims.data()), rect))
+    return;
+  if (isBuffer)
+    faults.at(op, sm) << "writes @" << name << ' ' << describe(rect)
+                      << " a second time in this launch";
+  else
+    faults.at(op, sm) << "streams blocks of @" << name << ' ' << describe(rect)
+                      << " that were streamed before in this launch";
+}
+
+// Stores of a role that has not waited for the previous launch: faults unless they are empty.
+void Globals::checkUnwaited(int64_t sm) {
+  for (int role = 0; role < kRoles; ++role)
+    for (const Event &event : runs[sm]->unwaited[role]) {
+      const Instr &instr = program.code[role][event.instr];
+      dims.assign(1, sm);
+      llvm::append_range(dims, ArrayRef(runs[sm]->dims).slice(event.dims, instr.depth - 1));
+      for (const Access &access : program.accessesOf(instr)) {
+        if (access.isShared || !access.isWrite || access.at(dims.data()).empty())
+          continue;
+        const bool isWords = program.globals[access.decl].kind == Global::Exchange;
+        faults.at(instr.op, sm) << (isWords ? "publishing words" : "storing to global memory")
+                                << " needs the previous launch to be complete: the "
+                                << nameOfRole(role) << " has no task.launch_wait before this op";
+      }
+    }
+}
+
+void Globals::checkEnds() {
+  for (auto [global, planes] : llvm::zip(program.globals, touched)) {
+    const bool isComplete = planes.isComplete(global.rows, global.cols);
+    if (global.kind == Global::Weights && !isComplete)
+      faults.at(global.op, 0) << "has blocks that no SM streams; expected each exactly once";
+    if (global.kind == Global::Buffer && global.mutability == Mutability::Written &&
+        (planes.empty() || !isComplete))
+      faults.at(global.op, 0) << "is not written everywhere; expected each element exactly once";
+  }
+}

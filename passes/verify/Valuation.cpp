@@ -1,0 +1,28 @@
+#include "passes/verify/Valuation.h"
+
+using namespace megalith;
+using namespace megalith::verify;
+
+Valuation::Symbol::Symbol(task::SymbolOp op)
+    : min(op.getMin()), max(op.getMax()), isPerSm(op.getPerSm()),
+      name(op.getSymName().begin(), op.getSymName().end()) {}
+
+int64_t Valuation::of(const Symbol &symbol, llvm::ArrayRef<int64_t> dims) const {
+  if (isLargest)
+    return symbol.max;
+  // splitmix64 over the name and the indices: the same on every run, unlike llvm::hash_value.
+  uint64_t state = seed;
+  auto mix = [&](uint64_t value) {
+    state += value + 0x9e3779b97f4a7c15ull;
+    state = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9ull;
+    state = (state ^ (state >> 27)) * 0x94d049bb133111ebull;
+    state ^= state >> 31;
+  };
+  for (unsigned char c : symbol.name)
+    mix(c);
+  // Dimension 0 is the SM: left out for values that all SMs share.
+  for (int64_t index : dims.drop_front(symbol.isPerSm ? 0 : 1))
+    mix(static_cast<uint64_t>(index));
+  const uint64_t span = static_cast<uint64_t>(symbol.max) - static_cast<uint64_t>(symbol.min) + 1;
+  return static_cast<int64_t>(static_cast<uint64_t>(symbol.min) + state % span);
+}

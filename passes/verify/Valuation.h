@@ -1,0 +1,34 @@
+// Choices of the dynamic values that bound trip counts.
+#pragma once
+
+#include "ir/task/Task.h"
+
+namespace megalith::verify {
+
+/// Chooses the value of every `task.symbol`. The choice is a function of the symbol, the enclosing
+/// loop indices and, for per-SM symbols, the SM: so all roles of an SM see the same value.
+class Valuation {
+public:
+  /// Every symbol at its largest value: all experts, all splits.
+  static Valuation largest() { return Valuation(0, /*isLargest=*/true); }
+  /// Every symbol somewhere in its range, reproducibly from `seed`.
+  static Valuation random(uint64_t seed) { return Valuation(seed, /*isLargest=*/false); }
+
+  /// A symbol as valuations see it, since they are asked millions of times.
+  struct Symbol {
+    explicit Symbol(task::SymbolOp op);
+    int64_t min, max;
+    bool isPerSm;
+    llvm::SmallVector<unsigned char, 16> name;
+  };
+
+  /// `dims`: the SM and the indices of the enclosing loops.
+  int64_t of(const Symbol &symbol, llvm::ArrayRef<int64_t> dims) const;
+
+private:
+  Valuation(uint64_t seed, bool isLargest) : seed(seed), isLargest(isLargest) {}
+  uint64_t seed;
+  bool isLargest;
+};
+
+} // namespace megalith::verify

@@ -1,0 +1,164 @@
+#include "passes/verify/Words.h"
+
+using namespace mlir;
+using namespace megalith;
+using namespace megalith::task;
+using namespace megalith::verify;
+
+bool Words::publishes(const Access &access) const {
+  return access.isWrite && !access.isShared &&
+         program.globals[access.decl].kind == Global::Exchange;
+}
+
+Words::Words(const Program &program, ArrayRef<const Summary *> runs, Faults &faults)
+    : program(program), faults(faults), exchanges(program.globals.size()) {
+  for (auto [sm, run] : llvm::enumerate(runs)) {
+    sms.push_back({run});
+    for (int role = 0; role < kRoles; ++role)
+      threads.push_back({.sm = static_cast<int64_t>(sm), .role = role});
+  }
+  for (Thread &thread : threads) {
+    queue.push_back(&thread);
+    for (const Event &event : eventsOf(thread))
+      if (!event.isPoll)
+        for (const Access &access : program.accessesOf(program.code[thread.role][event.instr]))
+          if (publishes(access))
+            ++exchanges[access.decl].publicationsLeft;
+  }
+}
+
+bool Words::isDone(int64_t sm) const {
+  return llvm::all_of(llvm::ArrayRef(threads).slice(sm * kRoles, kRoles),
+                      [&](const Thread &thread) { return thread.next == eventsOf(thread).size(); });
+}
+
+void Words::enqueue(Thread &thread) {
+  if (thread.isQueued)
+    return;
+  thread.isQueued = true;
+  queue.push_back(&thread);
+}
+
+// First come, first served: publishers run before those that wait for them look again.
+bool Words::run() {
+  while (!queue.empty()) {
+    Thread &thread = *queue.front();
+    queue.pop_front();
+    thread.isQueued = false;
+    while (thread.next < eventsOf(thread).size() && advance(thread))
+      ++thread.next;
+  }
+  return llvm::all_of(llvm::seq<int64_t>(0, sms.size()), [&](int64_t sm) { return isDone(sm); });
+}
+
+// The thread's next event; false if it must wait, and is woken for what it waits for.
+bool Words::advance(Thread &thread) {
+  const Event &event = eventsOf(thread)[thread.next];
+  Sm &sm = sms[thread.sm];
+  for (int role = 0; role < kRoles; ++role)
+    if (role != thread.role && event.after[role] > sm.passed[role])
+      return false; // that role's polls wake it
+  const Instr &instr = program.code[thread.role][event.instr];
+  dims.assign(1, thread.sm);
+  llvm::append_range(dims, ArrayRef(sm.run->dims).slice(event.dims, instr.depth - 1));
+  if (!event.isPoll) {
+    publish(thread, instr, dims.data());
+    return true;
+  }
+  if (!poll(thread, instr, dims.data()))
+    return false;
+  ++sm.passed[thread.role];
+  for (int role = 0; role < kRoles; ++role)
+    if (role != thread.role)
+      enqueue(threads[thread.sm * kRoles + role]);
+  return true;
+}
+
+bool Words::isInside(const Thread &thread, const Instr &instr, const Access &access,
+                     const Rect &rect) {
+  const Global &global = program.globals[access.decl];
+  if (rect.fits(global.rows, global.cols))
+    return true;
+  faults.at(instr.op, thread.sm) << "touches " << access.attr.getBuffer() << ' ' << describe(rect)
+                                 << ", outside its " << global.rows << " x " << global.cols;
+  return false;
+}
+
+bool Words::poll(Thread &thread, const Instr &instr, const int64_t *dims) {
+  for (const Access &access : program.accessesOf(instr)) {
+    if (access.isWrite || !access.isCurrent())
+      continue;
+    const Rect rect = access.at(dims);
+    if (!isInside(thread, instr, access, rect))
+      continue; // its words never come
+    Exchange &exchange = exchanges[access.decl];
+    if (access.table < 0 || access.axiom == Axiom::Uniform) {
+      const Planes::Key key = Planes::keyOf(access, dims);
+      const RectSet &words = exchange.words.at(key);
+      if (!rect.empty() && !words.contains(rect)) {
+        exchange.waiting[{key, *words.firstMissing(rect)}].push_back(&thread);
+        return false;
+      }
+    } else if (exchange.publicationsLeft > 0) {
+      // Rows behind a partition table are written by whoever its axiom says: wait for all.
+      exchange.waitingForAll.push_back(&thread);
+      return false;
+    }
+    exchange.isPolled = true;
+  }
+  return true;
+}
+
+void Words::publish(Thread &thread, const Instr &instr, const int64_t *dims) {
+  for (const Access &access : program.accessesOf(instr)) {
+    if (!publishes(access))
+      continue;
+    Exchange &exchange = exchanges[access.decl];
+    if (--exchange.publicationsLeft == 0) {
+      for (Thread *waiting : exchange.waitingForAll)
+        enqueue(*waiting);
+      exchange.waitingForAll.clear();
+    }
+    const Rect rect = access.at(dims);
+    if (rect.empty() || !isInside(thread, instr, access, rect))
+      continue;
+    const Planes::Key key = Planes::keyOf(access, dims);
+    if (!exchange.words.add(key, rect))
+      faults.at(instr.op, thread.sm)
+          << "publishes words of " << access.attr.getBuffer() << ' ' << describe(rect)
+          << " that were published before in this launch";
+    wake(exchange, key, rect);
+  }
+}
+
+// Those that wait for a word of the rectangle look again.
+void Words::wake(Exchange &exchange, const Planes::Key &key, const Rect &rect) {
+  auto &waiting = exchange.waiting;
+  auto it = waiting.lower_bound({key, {rect.row, rect.col}});
+  while (it != waiting.end()) {
+    const auto &[plane, place] = it->first;
+    if (key < plane || place.first >= rect.rowEnd())
+      return;
+    if (place.second < rect.col) {
+      it = waiting.lower_bound({key, {place.first, rect.col}});
+    } else if (place.second >= rect.colEnd()) {
+      it = waiting.lower_bound({key, {place.first + 1, rect.col}});
+    } else {
+      for (Thread *thread : it->second)
+        enqueue(*thread);
+      it = waiting.erase(it);
+    }
+  }
+}
+
+void Words::checkEnds() {
+  for (auto [global, exchange] : llvm::zip(program.globals, exchanges)) {
+    auto op = dyn_cast<ExchangeOp>(global.op);
+    if (!op || exchange.words.empty())
+      continue;
+    if (!exchange.words.isComplete(global.rows, global.cols))
+      faults.at(op, 0) << "has words that no role publishes; expected each exactly once";
+    if (!op.isCrossing() && !exchange.isPolled)
+      faults.at(op, 0) << "is published but never polled";
+  }
+}

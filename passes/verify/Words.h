@@ -1,0 +1,69 @@
+// Words of exchanges over all SMs of a launch: every poll finds its words, every word is published
+// once.
+#pragma once
+
+#include "passes/verify/Faults.h"
+#include "passes/verify/Local.h"
+#include "passes/verify/Planes.h"
+
+#include <deque>
+#include <map>
+
+namespace megalith::verify {
+
+/// Plays the polls and publications of every SM, in the order that its run left them in.
+class Words {
+public:
+  /// `runs`: by SM.
+  Words(const Program &program, llvm::ArrayRef<const Summary *> runs, Faults &faults);
+
+  /// Whether every poll passes. Reports words that are published twice or lie outside.
+  bool run();
+  /// After a run: the polls of an SM that passed, by role.
+  const Clock &passed(int64_t sm) const { return sms[sm].passed; }
+  bool isDone(int64_t sm) const;
+  /// Reports exchanges with words that nobody publishes, or that nobody polls.
+  void checkEnds();
+
+private:
+  /// One role of one SM.
+  struct Thread {
+    int64_t sm;
+    int role;
+    size_t next = 0;
+    bool isQueued = true;
+  };
+  struct Sm {
+    const Summary *run;
+    Clock passed{};
+  };
+  struct Exchange {
+    Planes words;
+    int64_t publicationsLeft = 0;
+    bool isPolled = false;
+    /// Threads that wait for a word, by (plane, row, column), and for every publication.
+    std::map<std::pair<Planes::Key, std::pair<int64_t, int64_t>>, std::vector<Thread *>> waiting;
+    std::vector<Thread *> waitingForAll;
+  };
+
+  const std::vector<Event> &eventsOf(const Thread &thread) const {
+    return sms[thread.sm].run->events[thread.role];
+  }
+  bool advance(Thread &thread);
+  bool poll(Thread &thread, const Instr &instr, const int64_t *dims);
+  void publish(Thread &thread, const Instr &instr, const int64_t *dims);
+  bool publishes(const Access &access) const;
+  bool isInside(const Thread &thread, const Instr &instr, const Access &access, const Rect &rect);
+  void wake(Exchange &exchange, const Planes::Key &key, const Rect &rect);
+  void enqueue(Thread &thread);
+
+  const Program &program;
+  Faults &faults;
+  std::vector<Sm> sms;
+  std::vector<Thread> threads;     ///< kRoles an SM
+  std::vector<Exchange> exchanges; ///< by global; those of other kinds stay empty
+  std::deque<Thread *> queue;
+  llvm::SmallVector<int64_t, 8> dims; ///< of the event at hand
+};
+
+} // namespace megalith::verify
