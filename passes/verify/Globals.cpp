@@ -126,25 +126,25 @@ void Globals::touch(const Site &site, const Rect &rect) {
   const Global &global = program.globals[access.decl];
   const int64_t sm = dims.front();
   Operation *op = site.instr->op;
-  StringRef name = Program::nameOf(global.op);
+  auto name = [&] { return Program::nameOf(global.op); };
   if (!rect.fits(global.rows, global.cols)) {
-    faults.at(op, sm) << "touches @" << name << ' ' << describe(rect) << ", outside its "
+    faults.at(op, sm) << "touches @" << name() << ' ' << describe(rect) << ", outside its "
                       << global.rows << " x " << global.cols;
     return;
   }
   const bool isBuffer = global.kind == Global::Buffer;
   if (global.kind == Global::Exchange && site.instr->kind == Instr::Copy)
-    faults.at(op, sm) << "copies words of exchange @" << name
+    faults.at(op, sm) << "copies words of exchange @" << name()
                       << ", which only a task.poll may read";
   if (isBuffer && access.isWrite && global.mutability == Mutability::Immutable)
-    faults.at(op, sm) << "writes the immutable buffer @" << name;
+    faults.at(op, sm) << "writes the immutable buffer @" << name();
   if (isBoundsOnly(site) || touched[access.decl].add(Planes::keyOf(access, dims.data()), rect))
     return;
   if (isBuffer)
-    faults.at(op, sm) << "writes @" << name << ' ' << describe(rect)
+    faults.at(op, sm) << "writes @" << name() << ' ' << describe(rect)
                       << " a second time in this launch";
   else
-    faults.at(op, sm) << "streams blocks of @" << name << ' ' << describe(rect)
+    faults.at(op, sm) << "streams blocks of @" << name() << ' ' << describe(rect)
                       << " that were streamed before in this launch";
 }
 

@@ -69,13 +69,13 @@ task.kernel @wide "toy" target "sm_90a" sms 900 rows 1 {
 // Places are counted too, where they do not join.
 // expected-error @+1 {{the kernel touches global memory in more than 8388608 places over all its SMs}}
 task.kernel @places "toy" target "sm_90a" sms 132 rows 1 {
-  task.buffer @out [1, 1000000000000] bf16 global written {slot = 0}
+  task.buffer @x [1, 8] bf16 global immutable {slot = 0}
   task.stage @s linear reads [] writes [] config {} {
     task.role poller {
       task.launch_wait
       task.launch_dependents
       task.for "i" in 500000 {
-        task.compute "f" [] reads [] writes [@out[0, d0 * 1000000 + d1 * 2] 1 x [1]]
+        task.compute "f" [] reads [@x[0, d1 mod 7] 1 x [1]] writes []
       }
     }
   }
