@@ -2,6 +2,7 @@
 
 #include "codegen/Compile.h"
 
+#include "codegen/Advance.h"
 #include "codegen/headers.h"
 #include "runtime/nvrtc.h"
 
@@ -253,6 +254,8 @@ llvm::Expected<PrintedKernels> printKernels(ModuleOp module, const ModelFacts &f
       return source.takeError();
     printed.sources.push_back(std::move(*source));
   }
+  if (std::string source = addAdvance(printed.plan); !source.empty())
+    printed.sources.push_back(std::move(source));
   return printed;
 }
 

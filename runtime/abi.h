@@ -68,6 +68,15 @@ struct FaultRecord {
 /// Bits of LaunchArgs::flags.
 enum LaunchFlags : uint32_t {
   kLaunchDelays = 1u, ///< inject seeded delays (delay_seed) before waits and signals
+  kFeedback = 2u,     ///< for `advance`: the next step is of the tokens that this one chose
+};
+
+/// Head of the list of chosen tokens; [capacity][rows bucket] of int32_t follow. An entry that no
+/// sequence has chosen (a dead row, rows but the first of a sequence) stays as it is.
+struct TokenList {
+  int32_t steps;    ///< that chose tokens so far; those past the capacity are counted only
+  int32_t capacity; ///< in steps
+  int32_t unused[2];
 };
 
 /// The one kernel parameter.
@@ -85,6 +94,7 @@ struct LaunchArgs {
 };
 
 static_assert(sizeof(SequenceEntry) == 12 && sizeof(StepDescriptor) == 16 + 16 * 24);
+static_assert(sizeof(TokenList) == 16);
 static_assert(sizeof(FaultRecord) == 40 && sizeof(LaunchArgs) == 56 + 8 * kMaxBuffers);
 
 } // namespace megalith

@@ -57,6 +57,16 @@ public:
   /// Runs launches in order and waits for them. An error here is the machine's own; the executor
   /// looks at the fault record first, which tells more.
   virtual llvm::Error run(std::span<const PreparedLaunch> launches, Chaining chaining) = 0;
+  /// The same `times` times over: steps that follow each other without the host (PreparedLaunch of
+  /// Executor::prepareAdvance last). The first launch of a round starts when the round before is
+  /// complete.
+  virtual llvm::Error repeat(std::span<const PreparedLaunch> launches, Chaining chaining,
+                             int64_t times) {
+    for (int64_t i = 0; i < times; ++i)
+      if (llvm::Error error = run(launches, chaining))
+        return error;
+    return llvm::Error::success();
+  }
   /// The fault record's address for kernels, and what it holds.
   virtual FaultRecord *faultAddress() = 0;
   virtual FaultRecord fault() = 0;

@@ -132,6 +132,21 @@ llvm::Error CudaBackend::run(std::span<const PreparedLaunch> launches, Chaining 
   return gpu->synchronize();
 }
 
+llvm::Error CudaBackend::repeat(std::span<const PreparedLaunch> launches, Chaining chaining,
+                                int64_t times) {
+  *faultRecord = {};
+  auto graph = gpu->capture([&] { return enqueue(launches, chaining); });
+  if (!graph)
+    return graph.takeError();
+  for (int64_t i = 0; i < times; ++i)
+    if (auto error = gpu->launchGraph(*graph))
+      return error; // with the context gone, so is the graph
+  if (auto error = gpu->synchronize())
+    return error;
+  gpu->destroyGraph(*graph);
+  return llvm::Error::success();
+}
+
 FaultRecord *CudaBackend::faultAddress() {
   return reinterpret_cast<FaultRecord *>(faultOnDevice);
 }

@@ -28,6 +28,9 @@ public:
   llvm::Error read(void *to, Address from, int64_t bytes) override;
   llvm::Error fill(Address to, uint32_t word, int64_t bytes) override;
   llvm::Error run(std::span<const PreparedLaunch> launches, Chaining chaining) override;
+  /// As a CUDA graph.
+  llvm::Error repeat(std::span<const PreparedLaunch> launches, Chaining chaining,
+                     int64_t times) override;
   FaultRecord *faultAddress() override;
   FaultRecord fault() override;
   bool losesContext() const override { return true; }

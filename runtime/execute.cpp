@@ -16,11 +16,19 @@ Executor::Key Executor::key(const Plan &plan, llvm::StringRef name, int64_t laye
 }
 
 int64_t Executor::bufferBytes(const Buffer &buffer) const {
-  return buffer.kind == BufferKind::Kv ? buffer.bytes * options.poolPages
-                                       : buffer.bytes * buffer.sets;
+  switch (buffer.kind) {
+  case BufferKind::Kv:
+    return buffer.bytes * options.poolPages;
+  case BufferKind::Tokens:
+    return int64_t(sizeof(TokenList)) + buffer.bytes * options.tokenSteps;
+  default:
+    return buffer.bytes * buffer.sets;
+  }
 }
 
 bool Executor::isBound(const SlotBinding &slot) const {
+  if (slot.role == SlotRole::Tokens)
+    return options.tokenSteps > 0;
   return (slot.role != SlotRole::Tap && slot.role != SlotRole::Input) ||
          options.optionalBuffers.count(slot.name);
 }
@@ -39,6 +47,11 @@ llvm::Expected<std::unique_ptr<Executor>> Executor::create(const Plan &plan, llv
       checked.firstLaunch + checked.launchCount > launches)
     return problem("launches [{0}, {1}) were asked for, the plan has {2}", checked.firstLaunch,
                    checked.firstLaunch + checked.launchCount, launches);
+  if (checked.tokenSteps < 0 || (checked.tokenSteps && plan.advance.empty()))
+    return problem("tokens of {0} steps are to be kept, but {1}", checked.tokenSteps,
+                   checked.tokenSteps < 0 ? "expected 0 or more"
+                                          : "the plan has no kernel that chooses them: compile it "
+                                            "again with this version of megalith");
   if (checked.maxPages < 1 || checked.poolPages < 1)
     return problem("{0} pages a sequence and {1} in a pool, expected at least 1", checked.maxPages,
                    checked.poolPages);
@@ -55,20 +68,13 @@ llvm::Expected<std::unique_ptr<Executor>> Executor::create(const Plan &plan, llv
 
 llvm::Error Executor::setUp(llvm::StringRef folder, const OpenTensor &openTensor) {
   step.descriptor.launch_base = options.launchBase;
-  for (int64_t i = options.firstLaunch; i < options.firstLaunch + options.launchCount; ++i) {
-    const Launch &launch = plan.launches[i];
-    const Kernel &kernel = *plan.kernel(launch.kernel);
-    if (!kernels.count(kernel.name)) {
-      auto number = backend.loadKernel(plan, kernel, folder);
-      if (!number)
-        return number.takeError();
-      kernels[kernel.name] = *number;
-    }
-    for (const SlotBinding &slot : kernel.slots)
-      if (isBound(slot))
-        if (auto error = setUpSlot(slot, launch.layer + slot.layerOffset, openTensor))
-          return error;
-  }
+  for (int64_t i = options.firstLaunch; i < options.firstLaunch + options.launchCount; ++i)
+    if (auto error = setUpLaunch(plan.launches[i], folder, openTensor))
+      return error;
+  // What moves whole steps on has no place between some launches of a step.
+  if (!plan.advance.empty() && options.launchCount == int64_t(plan.launches.size()))
+    if (auto error = setUpLaunch({plan.advance, 0}, folder, openTensor))
+      return error;
   auto descriptorAt =
       backend.allocate("step descriptor", sizeof(StepDescriptor), BufferSpace::Device);
   if (!descriptorAt)
@@ -79,6 +85,22 @@ llvm::Error Executor::setUp(llvm::StringRef folder, const OpenTensor &openTensor
   if (!tableAt)
     return tableAt.takeError();
   pageTable = *tableAt;
+  return llvm::Error::success();
+}
+
+llvm::Error Executor::setUpLaunch(const Launch &launch, llvm::StringRef folder,
+                                  const OpenTensor &openTensor) {
+  const Kernel &kernel = *plan.kernel(launch.kernel);
+  if (!kernels.count(kernel.name)) {
+    auto number = backend.loadKernel(plan, kernel, folder);
+    if (!number)
+      return number.takeError();
+    kernels[kernel.name] = *number;
+  }
+  for (const SlotBinding &slot : kernel.slots)
+    if (isBound(slot))
+      if (auto error = setUpSlot(slot, launch.layer + slot.layerOffset, openTensor))
+        return error;
   return llvm::Error::success();
 }
 
@@ -114,11 +136,15 @@ llvm::Error Executor::initialise(const Buffer &buffer, Address address) {
   return backend.fill(address, word, bufferBytes(buffer));
 }
 
+StepLimits Executor::limits() const {
+  return {.rows = plan.rows,
+          .maxPages = options.maxPages,
+          .poolPages = options.poolPages,
+          .vocab = plan.vocab};
+}
+
 llvm::Error Executor::setStep(std::span<const StepSequence> sequences) {
-  auto built = buildStep(sequences, {.rows = plan.rows,
-                                     .maxPages = options.maxPages,
-                                     .poolPages = options.poolPages,
-                                     .vocab = plan.vocab});
+  auto built = buildStep(sequences, limits());
   if (!built)
     return built.takeError();
   built->descriptor.launch_base = launchBase();
@@ -135,14 +161,17 @@ llvm::Error Executor::upload() {
 
 PreparedLaunch Executor::prepare(int64_t index) const {
   const Launch &launch = plan.launches[index];
-  const Kernel &kernel = *plan.kernel(launch.kernel);
+  return prepare(*plan.kernel(launch.kernel), launch.layer, index);
+}
+
+PreparedLaunch Executor::prepare(const Kernel &kernel, int64_t layer, int64_t index) const {
   PreparedLaunch prepared;
   prepared.kernel = kernels.lookup(kernel.name);
   LaunchArgs &args = prepared.args;
   args.step = reinterpret_cast<const StepDescriptor *>(descriptor);
   args.page_table = reinterpret_cast<const int32_t *>(pageTable);
   args.max_pages = int32_t(options.maxPages);
-  args.layer = int32_t(launch.layer);
+  args.layer = int32_t(layer);
   args.launch_in_step = uint32_t(index);
   args.flags = options.flags;
   args.deadline_ns = options.deadlineNs;
@@ -151,7 +180,7 @@ PreparedLaunch Executor::prepare(int64_t index) const {
   for (const SlotBinding &slot : kernel.slots)
     if (isBound(slot))
       args.buffer[slot.slot] = reinterpret_cast<void *>(
-          addresses.at(key(plan, slot.name, launch.layer + slot.layerOffset)));
+          addresses.at(key(plan, slot.name, layer + slot.layerOffset)));
   return prepared;
 }
 
@@ -171,14 +200,20 @@ llvm::Error Executor::runLaunches(int64_t first, int64_t count) {
       first + count > options.firstLaunch + options.launchCount)
     return problem("launches [{0}, {1}) are not set up, [{2}, {3}) are", first, first + count,
                    options.firstLaunch, options.firstLaunch + options.launchCount);
-  if (auto error = backend.run(prepareLaunches(first, count), options.chaining)) {
-    lost = backend.losesContext();
-    const FaultRecord fault = backend.fault();
-    return fault.valid
-               ? describeFault(fault, int64_t(fault.launch - launchBase()), std::move(error))
-               : std::move(error);
-  }
-  return llvm::Error::success();
+  return explain(backend.run(prepareLaunches(first, count), options.chaining));
+}
+
+/// What a run came to: a failed one may have left a fault record, which tells more.
+llvm::Error Executor::explain(llvm::Error error) {
+  if (!error)
+    return error;
+  lost = backend.losesContext();
+  const FaultRecord fault = backend.fault();
+  if (!fault.valid)
+    return error;
+  // Launches of later steps have later numbers.
+  const uint64_t index = (fault.launch - launchBase()) % plan.launches.size();
+  return describeFault(fault, int64_t(index), std::move(error));
 }
 
 llvm::Error Executor::runStep() {
@@ -190,6 +225,60 @@ llvm::Error Executor::runStep() {
 llvm::Error Executor::finishStep() {
   step.descriptor.launch_base += plan.launches.size();
   return upload();
+}
+
+PreparedLaunch Executor::prepareAdvance(int64_t launches, bool feedback) const {
+  PreparedLaunch advance = prepare(*plan.kernel(plan.advance), 0, launches);
+  if (feedback)
+    advance.args.flags |= kFeedback;
+  return advance;
+}
+
+llvm::Expected<std::vector<std::vector<int32_t>>> Executor::generate(int64_t steps) {
+  if (lost)
+    return problem("the GPU context was lost by an earlier fault: start again");
+  if (!hasStep)
+    return problem("no step: say what to compute with setStep first");
+  if (steps < 1 || steps > options.tokenSteps)
+    return problem("tokens of {0} steps are to be generated, expected 1 to {1}, for which the "
+                   "executor was set up (tokenSteps)",
+                   steps, options.tokenSteps);
+  if (!hasAdvance())
+    return problem("some launches of a step are set up, not all {0}: they choose no tokens",
+                   plan.launches.size());
+  if (auto error = checkFurtherSteps(step, limits(), steps - 1))
+    return error;
+  const Buffer *buffer = nullptr; // of the list
+  for (const SlotBinding &slot : plan.kernel(plan.advance)->slots)
+    if (slot.role == SlotRole::Tokens)
+      buffer = plan.buffer(slot.name);
+  const Address list = addresses.at(key(plan, buffer->name, 0));
+  const TokenList head = {.steps = 0, .capacity = int32_t(options.tokenSteps)};
+  if (auto error = backend.fill(list, ~0u, bufferBytes(*buffer)))
+    return error;
+  if (auto error = backend.write(list, &head, sizeof head))
+    return error;
+
+  const StepDescriptor first = step.descriptor;
+  std::vector<PreparedLaunch> launches = prepareLaunches(0, int64_t(plan.launches.size()));
+  launches.push_back(prepareAdvance(int64_t(plan.launches.size()), /*feedback=*/true));
+  if (auto error = explain(backend.repeat(launches, options.chaining, steps)))
+    return error;
+  if (auto error = followDevice())
+    return error;
+
+  std::vector<int32_t> rows(static_cast<size_t>(steps * plan.rows));
+  if (auto error = backend.read(rows.data(), list + sizeof head, int64_t(rows.size()) * 4))
+    return error;
+  std::vector<std::vector<int32_t>> tokens(static_cast<size_t>(steps));
+  for (size_t s = 0; s < tokens.size(); ++s)
+    for (int32_t q = 0; q < first.sequences; ++q)
+      tokens[s].push_back(rows[s * size_t(plan.rows) + size_t(first.seq[q].first_row)]);
+  return tokens;
+}
+
+llvm::Error Executor::followDevice() {
+  return backend.read(&step.descriptor, descriptor, sizeof(StepDescriptor));
 }
 
 void Executor::restart(uint64_t launchBase, uint64_t delaySeed) {

@@ -31,6 +31,7 @@ struct ExecuteOptions {
   uint32_t flags = 0;                  ///< LaunchFlags
   uint64_t delaySeed = 0;
   uint64_t launchBase = 0; ///< number of the first step's first launch
+  int64_t tokenSteps = 0;  ///< most steps of one generate()
   Chaining chaining = Chaining::Programmatic;
 };
 
@@ -57,6 +58,21 @@ public:
   std::vector<PreparedLaunch> prepareLaunches(int64_t first, int64_t count) const;
   /// Moves the counter on by a step, as runStep does.
   llvm::Error finishStep();
+
+  /// Runs the step and `steps` - 1 more without the host, each of the tokens that the step before
+  /// chose: of every sequence the best of its last row's logits (codegen/device/argmax.cuh says
+  /// what is best). A sequence of several rows goes on with its first. Returns the tokens chosen,
+  /// [step][sequence]; the last of each has not been an input yet. Nothing runs unless pages of all
+  /// positions to come are in the step's page tables, and tokenSteps suffices.
+  llvm::Expected<std::vector<std::vector<int32_t>>> generate(int64_t steps);
+  /// The launch behind a step's that moves the device's launch counter on by `launches`; with
+  /// `feedback` tokens and positions too. The executor does not know of it until followDevice().
+  PreparedLaunch prepareAdvance(int64_t launches, bool feedback) const;
+  bool hasAdvance() const { return kernels.count(plan.advance); }
+  /// Reads the step descriptor back from the device, where `advance` has changed it.
+  llvm::Error followDevice();
+  /// The step descriptor as last uploaded or read back.
+  const StepDescriptor &descriptorNow() const { return step.descriptor; }
 
   /// Starts anew at launch number `launchBase` with other start delays (kLaunchDelays). Buffers
   /// keep what they hold: resetBuffer those whose sets are chosen by the launch number.
@@ -94,6 +110,8 @@ private:
       : plan(std::move(plan)), backend(backend), options(options) {}
 
   llvm::Error setUp(llvm::StringRef folder, const OpenTensor &openTensor);
+  llvm::Error setUpLaunch(const Launch &launch, llvm::StringRef folder,
+                          const OpenTensor &openTensor);
   llvm::Error setUpSlot(const SlotBinding &slot, int64_t layer, const OpenTensor &openTensor);
   llvm::Error initialise(const Buffer &buffer, Address address);
   int64_t bufferBytes(const Buffer &buffer) const;
@@ -101,7 +119,9 @@ private:
   llvm::Expected<Address> locate(llvm::StringRef name, int64_t layer, int64_t set, int64_t bytes);
   llvm::Error upload();
   PreparedLaunch prepare(int64_t index) const;
-  llvm::Error describeFault(const FaultRecord &fault, llvm::Error cause) const;
+  PreparedLaunch prepare(const Kernel &kernel, int64_t layer, int64_t index) const;
+  llvm::Error explain(llvm::Error error);
+  StepLimits limits() const;
 
   /// A buffer or weight of one layer (-1: of none).
   using Key = std::pair<std::string, int64_t>;

@@ -67,8 +67,9 @@ llvm::Error validateBuffer(const Buffer &buffer) {
     return problem("buffer '{0}': an epoch buffer starts as '{1}', expected 'zero' (epoch 0 is no "
                    "launch's)",
                    buffer.name, str(buffer.init));
-  if (buffer.bytes % 16)
-    return problem("buffer '{0}': {1} bytes, expected a multiple of 16", buffer.name, buffer.bytes);
+  if (buffer.bytes % (buffer.kind == BufferKind::Tokens ? 4 : 16))
+    return problem("buffer '{0}': {1} bytes, expected a multiple of {2}", buffer.name, buffer.bytes,
+                   buffer.kind == BufferKind::Tokens ? 4 : 16);
   return llvm::Error::success();
 }
 
@@ -200,6 +201,8 @@ bool roleFits(const Plan &plan, const SlotBinding &slot) {
   case SlotRole::Tap:
   case SlotRole::Input:
     return buffer && buffer->kind == BufferKind::Output;
+  case SlotRole::Tokens:
+    return buffer && buffer->kind == BufferKind::Tokens;
   }
   return false;
 }
@@ -325,6 +328,8 @@ llvm::Error validate(const Plan &plan) {
   for (size_t i = 0; i < plan.launches.size(); ++i)
     if (auto error = validateLaunch(plan, i))
       return error;
+  if (!plan.advance.empty() && !plan.kernel(plan.advance))
+    return problem("advance: no kernel is called '{0}'", plan.advance);
   return llvm::Error::success();
 }
 

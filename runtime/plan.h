@@ -24,7 +24,7 @@
 namespace megalith::runtime {
 
 /// Version of plan.json. A reader accepts exactly this one.
-inline constexpr int64_t kPlanVersion = 1;
+inline constexpr int64_t kPlanVersion = 2;
 
 /// What a kernel does with the buffer behind a slot.
 enum class SlotRole {
@@ -35,6 +35,7 @@ enum class SlotRole {
   Output,    ///< read back by the host after a step (logits)
   Tap,       ///< optional: null unless the host asks for it (residual, routing)
   Input,     ///< optional: written by the host before a step (routing_in), else null
+  Tokens,    ///< optional: list of the tokens that steps chose, null unless the host asks for it
 };
 
 /// LaunchArgs::buffer[slot] of one kernel.
@@ -95,6 +96,7 @@ enum class BufferKind {
   Output,    ///< plain values for the host
   Scratch,   ///< anything a kernel writes before it reads it
   Immutable, ///< filled once before the first launch
+  Tokens,    ///< TokenList (runtime/abi.h); `bytes` is one step's, the runtime chooses how many
 };
 
 enum class BufferInit {
@@ -205,6 +207,8 @@ struct Plan {
   std::vector<Buffer> buffers;
   std::vector<Weight> weights;
   std::vector<Launch> launches; ///< one step, in order
+  /// The kernel behind a step's launches that moves the step descriptor on; empty: the host does.
+  std::string advance;
 
   const Kernel *kernel(llvm::StringRef name) const;
   const Buffer *buffer(llvm::StringRef name) const;

@@ -26,13 +26,14 @@ constexpr Spelling<SlotRole> kSlotRoles[] = {
     {SlotRole::Weights, "weights"},   {SlotRole::Immutable, "immutable"},
     {SlotRole::Exchange, "exchange"}, {SlotRole::Kv, "kv"},
     {SlotRole::Output, "output"},     {SlotRole::Tap, "tap"},
-    {SlotRole::Input, "input"}};
+    {SlotRole::Input, "input"},       {SlotRole::Tokens, "tokens"}};
 constexpr Spelling<BufferSpace> kSpaces[] = {{BufferSpace::Device, "device"},
                                              {BufferSpace::Pinned, "pinned"}};
 constexpr Spelling<BufferKind> kBufferKinds[] = {
     {BufferKind::Words, "words"},     {BufferKind::Epoch, "epoch"},
     {BufferKind::Kv, "kv"},           {BufferKind::Output, "output"},
-    {BufferKind::Scratch, "scratch"}, {BufferKind::Immutable, "immutable"}};
+    {BufferKind::Scratch, "scratch"}, {BufferKind::Immutable, "immutable"},
+    {BufferKind::Tokens, "tokens"}};
 constexpr Spelling<BufferInit> kInits[] = {{BufferInit::Empty, "empty"},
                                            {BufferInit::Poison, "poison"},
                                            {BufferInit::Zero, "zero"},
@@ -182,6 +183,7 @@ template <typename IO> void fields(IO &io, Plan &plan) {
   io.field("buffers", plan.buffers);
   io.field("weights", plan.weights);
   io.field("launches", plan.launches);
+  io.optional("advance", plan.advance);
 }
 
 /// Writes fields in their order.

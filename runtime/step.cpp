@@ -112,9 +112,9 @@ llvm::Error checkRows(const StepDescriptor &d, const StepLimits &limits) {
   return llvm::Error::success();
 }
 
-/// A page that this step writes belongs to one place of one sequence; pages that are only read (a
-/// common prefix) may be shared.
-llvm::Error checkWrittenPages(const Step &step, const StepLimits &limits) {
+/// A page that this step or the `further` behind it write belongs to one place of one sequence;
+/// pages that are only read (a common prefix) may be shared.
+llvm::Error checkWrittenPages(const Step &step, const StepLimits &limits, int64_t further) {
   const StepDescriptor &d = step.descriptor;
   struct Use {
     int32_t sequence;
@@ -124,16 +124,17 @@ llvm::Error checkWrittenPages(const Step &step, const StepLimits &limits) {
   std::map<int32_t, Use> uses;
   for (int32_t index = 0; index < d.sequences; ++index) {
     const SequenceEntry &entry = d.seq[index];
-    const int64_t last = (int64_t(entry.start) + entry.rows - 1) / kPagePositions;
+    const int64_t last = (int64_t(entry.start) + entry.rows + further - 1) / kPagePositions;
     for (int64_t p = 0; p <= last; ++p) {
       const int32_t page = step.pageTable[index * limits.maxPages + p];
       const bool written = p >= entry.start / kPagePositions;
       auto [it, first] = uses.try_emplace(page, Use{index, p, written});
       if (!first && (written || it->second.written))
-        return problem("step: page {0} of the pool is written by this step and stands twice in the "
-                       "page tables: page {1} of sequence {2} and page {3} of sequence {4}; copy "
-                       "it first",
-                       page, it->second.place, it->second.sequence, p, index);
+        return problem("step: page {0} of the pool is written by this step{5} and stands twice in "
+                       "the page tables: page {1} of sequence {2} and page {3} of sequence {4}; "
+                       "copy it first",
+                       page, it->second.place, it->second.sequence, p, index,
+                       further ? " or one behind it" : "");
     }
   }
   return llvm::Error::success();
@@ -156,7 +157,24 @@ llvm::Error checkStep(const Step &step, const StepLimits &limits) {
       return error;
   if (auto error = checkRows(d, limits))
     return error;
-  return checkWrittenPages(step, limits);
+  return checkWrittenPages(step, limits, 0);
+}
+
+llvm::Error checkFurtherSteps(const Step &step, const StepLimits &limits, int64_t further) {
+  for (int32_t index = 0; index < step.descriptor.sequences; ++index) {
+    const SequenceEntry &entry = step.descriptor.seq[index];
+    const int64_t length = int64_t(entry.start) + entry.rows + further;
+    const int64_t pages = (length + kPagePositions - 1) / kPagePositions;
+    for (int64_t p = 0; p < pages; ++p) {
+      const int32_t page = p < limits.maxPages ? step.pageTable[index * limits.maxPages + p] : -1;
+      if (page < 0 || page >= limits.poolPages)
+        return problem("step: sequence {0} of {1} positions needs {2} pages for {3} more steps, "
+                       "{4} are reserved; reserve more pages or generate at most {5} more",
+                       index, int64_t(entry.start) + entry.rows, pages, further, p,
+                       p * kPagePositions - entry.start - entry.rows);
+    }
+  }
+  return checkWrittenPages(step, limits, further);
 }
 
 } // namespace megalith::runtime

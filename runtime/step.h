@@ -46,6 +46,10 @@ llvm::Expected<Step> buildStep(std::span<const StepSequence> sequences, const St
 /// Checks a step, however it was made. The error names the sequence, row or page.
 llvm::Error checkStep(const Step &step, const StepLimits &limits);
 
+/// Checks that `further` more steps can follow a step that checkStep took, each sequence going on
+/// with one row behind its last: its pages are in the step's table, in the pool, and its own.
+llvm::Error checkFurtherSteps(const Step &step, const StepLimits &limits, int64_t further);
+
 } // namespace megalith::runtime
 
 #endif // MEGALITH_RUNTIME_STEP_H

@@ -5,6 +5,7 @@
 // words are stored, `S` the WordRows `[rows][L::kUnit]` that keep this SM's slice of the residual.
 #pragma once
 
+#include "codegen/device/argmax.cuh"
 #include "codegen/device/exchange.cuh"
 #include "codegen/device/gemv.cuh"
 
@@ -167,6 +168,43 @@ MEGALITH_DEVICE void epilogue_head(const Cta &cta, int tile, const Fragment &sum
                          if (channel + 1 < L::kOutputs)
                            platform::st_global(at + 1, high);
                        });
+}
+
+/// The best that a lane has seen of its rows 2t and 2t + 1, in its strips of the tiles so far.
+struct BestRanks {
+  uint64_t row[2] = {0, 0};
+};
+
+/// As above, and keeps the best of the logits. Channels from kOutputs on, which are padding, never
+/// win.
+template <class L, int Buffer, class Cta>
+MEGALITH_DEVICE void epilogue_head(const Cta &cta, int tile, const Fragment &sum, BestRanks &best) {
+  epilogue_head<L, Buffer>(cta, tile, sum);
+  detail::each_word<L>(cta, tile, sum, Cta::Config::kRows,
+                       [&](int row, int strip, float low, float high) {
+                         const int channel = 2 * (tile_first<L>(cta, tile) + strip);
+                         uint64_t &rank = best.row[row % 2];
+                         rank = max_rank(rank, rank_of(low, channel));
+                         if (channel + 1 < L::kOutputs)
+                           rank = max_rank(rank, rank_of(high, channel + 1));
+                       });
+}
+
+/// After the last tile: this SM's best token of every row to column `sm` of the Candidates
+/// `[rows][Sms]` in buffer slot `Buffer`; an SM without a slice has none (-1). `advance` reads it.
+template <int Sms, int Buffer, class Cta>
+MEGALITH_DEVICE void store_candidates(const Cta &cta, const BestRanks &best) {
+  auto *out = static_cast<unsigned char *>(cta.args.buffer[Buffer]);
+  MEGALITH_UNROLL_ALL
+  for (int i = 0; i < 2; ++i) {
+    uint64_t rank = best.row[i];
+    for (int mask = 4; mask < 32; mask *= 2) // the lanes of one t
+      rank = max_rank(rank, platform::shfl_xor(rank, mask));
+    const int row = 2 * cta.lane + i;
+    if (cta.lane < 4 && row < Cta::Config::kRows)
+      platform::st_global(out + sizeof(Candidate) * (row * Sms + cta.sm),
+                          __builtin_bit_cast(u32x2, candidate_of(rank)));
+  }
 }
 
 /// Stores r16(sum) to the bf16 matrix `[rows][kOutputs]` in buffer slot `Buffer`, read after the

@@ -1,4 +1,5 @@
 // Stages that stream weights: linear layers and the experts' two projections.
+#include "passes/task/Declare.h"
 #include "passes/task/Handoffs.h"
 #include "passes/task/Lowering.h"
 
@@ -202,7 +203,33 @@ LogicalResult KernelLowering::publishTile(StageOp stage, Steps &steps) {
                                   "residual, a written buffer, but it writes @"
                                << target;
   StringRef callee = buffer.getElement().isF32() ? "epilogue_head<" : "epilogue_store_bf16<";
-  steps.compute(callee + name + ", " + target + ">", {"mtile", "sum"}, {}, {tile});
+  SmallVector<StringRef> args = {"mtile", "sum"};
+  if (choosesTokens(stage))
+    args.push_back("best");
+  steps.compute(callee + name + ", " + target + ">", args, {}, {tile});
+  return success();
+}
+
+// The head also says which token is best, so that a step can follow without the host.
+bool KernelLowering::choosesTokens(StageOp stage) {
+  return configString(stage, "epilogue") == "head";
+}
+
+// Beside the logits, each SM's best token of every row, with its rank: two words (argmax.cuh).
+LogicalResult KernelLowering::storeCandidates(StageOp stage, Steps &steps) {
+  const StringRef name = "candidates";
+  std::optional<int64_t> slot = freeSlot(kernel);
+  if (!slot)
+    return stage.emitOpError() << "expected a free buffer slot for @" << name
+                               << ", but the kernel binds all 32";
+  OpBuilder builder = declarations(kernel);
+  int64_t rows = kernel.getRows(), sms = smsOf(stage);
+  auto buffer =
+      BufferOp::create(builder, stage.getLoc(), name, ArrayRef<int64_t>{rows, 2 * sms},
+                       builder.getI32Type(), Space::Global, Mutability::Written);
+  buffer.setSlot(*slot);
+  steps.compute("store_candidates<" + Twine(sms) + ", " + name + ">", {"best"}, {},
+                {rectangle(name, {c(0), d(0) * 2}, rows, {c(2)})});
   return success();
 }
 
@@ -242,9 +269,13 @@ LogicalResult KernelLowering::lowerLinear(StageOp stage) {
   Steps epilogue(stage, Role::Epilogue);
   fetchResidual(stage, epilogue);
   requireLaunchWait(stage, Role::Epilogue, epilogue);
+  if (choosesTokens(stage))
+    epilogue.local("best", "BestRanks", "{}");
   LogicalResult published = success();
   finishTiles(stage, epilogue, [&] { published = publishTile(stage, epilogue); });
-  return published;
+  if (failed(published) || !choosesTokens(stage))
+    return published;
+  return storeCandidates(stage, epilogue);
 }
 
 //===----------------------------------------------------------------------===//

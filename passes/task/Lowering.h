@@ -92,6 +92,8 @@ private:
   void releaseRows(StageOp stage, Steps &steps);
   void forExperts(StageOp stage, Steps &steps, llvm::function_ref<void()> body);
   llvm::LogicalResult publishTile(StageOp stage, Steps &steps);
+  bool choosesTokens(StageOp stage);
+  llvm::LogicalResult storeCandidates(StageOp stage, Steps &steps);
   mlir::SmallVector<mlir::AffineExpr> tileTrips(StageOp stage);
   AccessAttr tileWrite(StageOp stage, unsigned loop, int64_t perStrip, int64_t outputs);
 

@@ -71,7 +71,7 @@ TEST_CASE("fields that are missing, misspelt or of a wrong kind are named") {
   auto check = [](const std::string &from, const std::string &to, const std::string &want) {
     CHECK_THAT(failure(parsePlan(edited(from, to))), Contains(want));
   };
-  check("\"version\": 1", "\"version\": 2", "version: expected 1, got 2: compile the plan again");
+  check("\"version\": 2", "\"version\": 1", "version: expected 2, got 1: compile the plan again");
   check("\"sms\": 4,", "", "plan.json: sms: missing");
   check("\"sms\": 4", "\"sms\": \"4\"", "sms: expected an integer, got \"4\"");
   check("\"sms\": 4", "\"sms\": 0", "sms is 0, expected 1..4096");
@@ -93,6 +93,7 @@ TEST_CASE("contradictions are named") {
     CHECK_THAT(failure(parsePlan(toJson(plan))), Contains(want));
   };
   check([](Plan &p) { p.launches.clear(); }, "no launches");
+  check([](Plan &p) { p.advance = "x"; }, "advance: no kernel is called 'x'");
   check([](Plan &p) { p.launches[0].kernel = "x"; }, "launch 0: no kernel is called 'x'");
   check([](Plan &p) { p.launches[1].layer = 2; }, "launch 1: layer 2, the model has 2");
   check([](Plan &p) { p.kernels[0].slots[1].layerOffset = 1; },

@@ -77,14 +77,30 @@ void runPlanKernel(const std::string &name, const LaunchArgs &args) {
     std::memcpy(args.buffer[slot], &number, 4);
 }
 
+/// What `advance` does for sequences of one row each; the token chosen counts up from the last.
+void advance(const LaunchArgs &args) {
+  auto *step = const_cast<StepDescriptor *>(args.step);
+  step->launch_base += args.launch_in_step;
+  if (!(args.flags & kFeedback))
+    return;
+  auto *list = static_cast<TokenList *>(args.buffer[1]);
+  auto *tokens = reinterpret_cast<int32_t *>(list + 1) + int64_t(list->steps) * step->sequences;
+  for (int32_t s = 0; s < step->sequences; ++s) {
+    ++step->seq[s].start;
+    ++step->row_pos[s];
+    ++step->row_token[s];
+    if (list->steps < list->capacity)
+      tokens[s] = step->row_token[s];
+  }
+  ++list->steps;
+}
+
 /// What a launch does; parameters are taken now, as a launch does.
 Work workOf(const std::string &name, const void *parameter) {
   if (name == "megalith_read")
     return [] {};
-  if (name == "megalith_advance")
-    return [job = *static_cast<const AdvanceJob *>(parameter)] {
-      job.step->launch_base += job.launches;
-    };
+  if (name == "advance")
+    return [args = *static_cast<const LaunchArgs *>(parameter)] { advance(args); };
   if (name == "megalith_fill_segment")
     return [job = *static_cast<const FillSegment *>(parameter)] {
       if (job.pieces > (1u << 24))

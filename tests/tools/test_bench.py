@@ -62,6 +62,16 @@ def test_every_mode_of_every_cell(bench):
     assert by_context[0] == 0 and by_context[2048] * 129 == by_context[129] * 2048
 
 
+def test_steps_that_feed_each_other(bench):
+    done, found = bench("--rows", "4", "--context", "63", "--feedback")  # into the next page
+    assert done.returncode == 0, done.stderr
+    assert "fake: 0 allocations left" in done.stderr and "steps that feed each other" in done.stdout
+    cell = found["cells"][0]
+    assert cell["feedback"]["us"]["median"] > 0 and len(cell["tokens"]) == 5 + STEPS
+    first = cell["tokens"][0]
+    assert len(first) == 4 and cell["tokens"] == [[t + i for t in first] for i in range(5 + STEPS)]
+
+
 def test_sequences_share_histories_where_memory_is_short(bench):
     done, found = bench("--rows", "4", "--context", "65536", FAKE_MEMORY_MB=4096 + 1024 + 300)
     assert done.returncode == 0, done.stderr

@@ -31,7 +31,8 @@ def artifact(tmp_path_factory):
 
 def test_files(artifact):
     assert sorted(f.name for f in artifact.iterdir()) == ["ir", "kernels", "kernels.mlir", "model.mlir", "plan.json"]
-    assert sorted(f.name for f in (artifact / "kernels").iterdir()) == ["embed.cu", "last.cu", "layer.cu"]
+    assert sorted(f.name for f in (artifact / "kernels").iterdir()) == ["advance.cu", "embed.cu", "last.cu",
+                                                                             "layer.cu"]
     steps = sorted(f.name for f in (artifact / "ir").iterdir())
     assert steps[0].endswith("moe-cut-launches.mlir") and steps[-1].endswith("task-lower-to-roles.mlir")
     plan = json.loads((artifact / "plan.json").read_text())

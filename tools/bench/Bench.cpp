@@ -78,6 +78,11 @@ public:
 private:
   Error open();
   Error measureCeiling();
+  /// Positions that steps write behind the first.
+  int64_t further() const { return options.feedback ? options.warmUp + options.steps : 0; }
+  Workload workload(int64_t rows, int64_t context) const {
+    return {.rows = rows, .context = context, .histories = rows, .further = further()};
+  }
   Expected<int64_t> poolPages();
   Error runPlan(const Compiled &compiled, int64_t pages);
   Error fillHistories(const Plan &plan, const Workload &workload,
@@ -173,7 +178,7 @@ Expected<int64_t> Bench::poolPages() {
   int64_t wanted = 1;
   for (const Compiled &compiled : plans)
     for (int64_t context : options.contexts)
-      wanted = std::max(wanted, Workload{compiled.plan.rows, context, compiled.plan.rows}.pages());
+      wanted = std::max(wanted, workload(compiled.plan.rows, context).pages());
   return std::min(wanted, room / pageBytes(plan));
 }
 
@@ -203,7 +208,8 @@ Error Bench::runPlan(const Compiled &compiled, int64_t pages) {
   const Plan &plan = compiled.plan;
   ExecuteOptions execute;
   for (int64_t context : options.contexts)
-    execute.maxPages = std::max(execute.maxPages, Workload{1, context}.pagesPerSequence());
+    execute.maxPages = std::max(execute.maxPages, workload(1, context).pagesPerSequence());
+  execute.tokenSteps = further();
   execute.poolPages = pages;
   execute.deadlineNs = options.deadlineNs;
   const auto begin = std::chrono::steady_clock::now();
@@ -225,7 +231,7 @@ Error Bench::runPlan(const Compiled &compiled, int64_t pages) {
 
   for (int64_t context : options.contexts) {
     Cell cell;
-    cell.workload = fit(plan.rows, context, pages);
+    cell.workload = fit(workload(plan.rows, context), pages);
     if (cell.workload.histories < 1)
       return problem("rows {0}, context {1}: one history needs {2} pages of {3} bytes, memory "
                      "beside the weights has {4}; expected a shorter context",
@@ -233,7 +239,7 @@ Error Bench::runPlan(const Compiled &compiled, int64_t pages) {
     const std::vector<StepSequence> sequences = cell.workload.sequences(options.seed, plan.vocab);
     if (Error error = fillHistories(plan, cell.workload, sequences))
       return error;
-    if (Error error = Timing(*cuda, **executor, *tools, options).measure(sequences, cell))
+    if (Error error = Timing(*cuda, **executor, options).measure(sequences, cell))
       return problem("rows {0}, context {1}: {2}", plan.rows, context,
                      llvm::toString(std::move(error)));
     result.cells.push_back(cell);

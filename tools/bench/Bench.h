@@ -30,6 +30,8 @@ struct BenchOptions {
   uint32_t seed = 1;
   uint64_t deadlineNs = 2'000'000'000; ///< of one wait in a kernel
   int ordinal = 0;                     ///< of the GPU
+  /// Time steps that feed each other too, each one position further.
+  bool feedback = false;
 };
 
 /// Microseconds.
@@ -59,6 +61,10 @@ struct Cell {
   /// layers in turn.
   std::optional<Times> rotating;
   Traffic rotatingTraffic; ///< of one such launch, on average
+  /// A step of a CUDA graph whose steps feed each other; and the tokens chosen, [step][sequence],
+  /// of the warm-up first.
+  std::optional<Times> feedback;
+  std::vector<std::vector<int32_t>> tokens;
   int64_t finiteLogits = 0, logits = 0;
 
   const Times &best() const { return graph.median < stream.median ? graph : stream; }

@@ -20,6 +20,7 @@ static constexpr cli::Option kOptions[] = {
     {"rows", "<list>", "most live rows, 1, 2, 4 or 8, a plan for each (1)"},
     {"context", "<list>", "positions that each sequence has already, by commas (8192)"},
     {"steps", "<n>", "timed steps of each mode, at least 20 (30)"},
+    {"feedback", "", "time steps that feed each other too, each one position further"},
     {"json", "<file>", "write all figures there"},
     {"deadline-ms", "<n>", "how long one wait in a kernel may take (2000)"},
     {"seed", "<n>", "of the made-up weights, tokens and histories (1)"},
@@ -84,6 +85,7 @@ Expected<Request> readRequest(const cli::Arguments &arguments) {
   if (!steps)
     return steps.takeError();
   options.steps = *steps;
+  options.feedback = arguments.has("feedback");
   auto deadline = arguments.integer("deadline-ms", 1, 1000000, 2000);
   if (!deadline)
     return deadline.takeError();

@@ -1,4 +1,4 @@
-//===- DeviceTools.cpp - The benchmark's own kernels ------------------------===//
+//===- DeviceTools.cpp - The benchmark's own kernel -------------------------===//
 
 #include "tools/bench/DeviceTools.h"
 
@@ -27,21 +27,12 @@ DeviceTools::create(runtime::Driver &driver, const runtime::Nvrtc &nvrtc, llvm::
   if (!read)
     return read.takeError();
   tools->readKernel = *read;
-  auto advance = driver.function(*module, "megalith_advance", 0);
-  if (!advance)
-    return advance.takeError();
-  tools->advanceKernel = *advance;
   return tools;
 }
 
 DeviceTools::~DeviceTools() {
   if (module)
     driver.unloadModule(module);
-}
-
-Error DeviceTools::advance(runtime::Driver::Address step, int64_t launches) {
-  const AdvanceJob job = {reinterpret_cast<StepDescriptor *>(step), uint64_t(launches)};
-  return driver.launch(advanceKernel, {.ctas = 1, .threads = 1}, &job);
 }
 
 Expected<std::vector<double>> DeviceTools::measureRead(runtime::Driver::Address data, int64_t bytes,

@@ -1,4 +1,4 @@
-//===- DeviceTools.h - The benchmark's own kernels ---------------*- C++ -*-===//
+//===- DeviceTools.h - The benchmark's own kernel ----------------*- C++ -*-===//
 #ifndef MEGALITH_TOOLS_BENCH_DEVICETOOLS_H
 #define MEGALITH_TOOLS_BENCH_DEVICETOOLS_H
 
@@ -25,9 +25,6 @@ public:
   ~DeviceTools();
   DeviceTools(const DeviceTools &) = delete;
 
-  /// Puts a launch into the stream that moves a step's launch counter on.
-  llvm::Error advance(runtime::Driver::Address step, int64_t launches);
-
   /// Bytes per second of `runs` reads of the `bytes` at `data`, several passes each; waits.
   llvm::Expected<std::vector<double>> measureRead(runtime::Driver::Address data, int64_t bytes,
                                                   int runs);
@@ -37,7 +34,7 @@ private:
 
   runtime::Driver &driver;
   runtime::Driver::Module module = nullptr;
-  runtime::Driver::Function readKernel = nullptr, advanceKernel = nullptr;
+  runtime::Driver::Function readKernel = nullptr;
 };
 
 /// An event that is gone at the end.

@@ -44,6 +44,10 @@ public:
                   runtime::Chaining chaining) override {
     return cuda.run(launches, chaining);
   }
+  llvm::Error repeat(std::span<const runtime::PreparedLaunch> launches, runtime::Chaining chaining,
+                     int64_t times) override {
+    return cuda.repeat(launches, chaining, times);
+  }
   FaultRecord *faultAddress() override { return cuda.faultAddress(); }
   FaultRecord fault() override { return cuda.fault(); }
   bool losesContext() const override { return true; }

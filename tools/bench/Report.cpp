@@ -108,6 +108,12 @@ std::string table(const BenchResult &result) {
   text += "\nLaunches. One at a time; \"layers in turn\": overlapping, nothing else between.\n" +
           kernelTable(result);
   for (const Cell &cell : result.cells)
+    if (cell.feedback)
+      text += formatv("\nrows {0}, context {1}: steps that feed each other {2:F1} us (graph), {3:F1} "
+                      "tokens/s; {4} tokens a row\n",
+                      cell.workload.rows, cell.workload.context, cell.feedback->median,
+                      tokensPerSecond(cell, *cell.feedback), cell.tokens.size());
+  for (const Cell &cell : result.cells)
     if (cell.finiteLogits != cell.logits)
       text +=
           formatv("\nrows {0}, context {1}: {2} of {3} logits are not finite\n", cell.workload.rows,
@@ -152,6 +158,13 @@ static llvm::json::Object json(const Cell &cell, double ceiling) {
                             {"kernels", std::move(kernels)},
                             {"logits", cell.logits},
                             {"finite_logits", cell.finiteLogits}};
+  if (cell.feedback) {
+    object["feedback"] = mode(*cell.feedback);
+    llvm::json::Array tokens; // a list for each step
+    for (const std::vector<int32_t> &step : cell.tokens)
+      tokens.push_back(llvm::json::Array(step));
+    object["tokens"] = std::move(tokens);
+  }
   if (cell.rotating)
     object["layers_in_turn"] = llvm::json::Object{
         {"us", json(*cell.rotating)},

@@ -47,33 +47,64 @@ Error Timing::measure(std::span<const StepSequence> stepSequences, Cell &cell) {
   if (Error error = demandSameLogits("separate launches"))
     return error;
 
+  const Prepared step = wholeStep(/*feedback=*/false);
   MEGALITH_TRY(stream, timeSteps([&] {
-                 Error error = enqueueStep(Chaining::Programmatic);
-                 return error ? std::move(error) : advance(launches);
+                 advanced += launches;
+                 return cuda.enqueue(step, Chaining::Programmatic);
                }));
   cell.stream = summarise(*stream);
   if (Error error = demandSameLogits("a stream of programmatic launches"))
     return error;
 
-  const Prepared prepared = executor.prepareLaunches(0, launches);
+  MEGALITH_TRY(graph, timeGraph(/*feedback=*/false));
+  cell.graph = summarise(*graph);
+  if (Error error = demandSameLogits("a CUDA graph"))
+    return error;
+
+  if (Error error = timeRotating(cell))
+    return error;
+  return options.feedback ? timeFeedback(cell) : Error::success();
+}
+
+/// All launches of a step, and the one that moves the descriptor on.
+Timing::Prepared Timing::wholeStep(bool feedback) const {
+  Prepared step = executor.prepareLaunches(0, launches);
+  step.push_back(executor.prepareAdvance(launches, feedback));
+  return step;
+}
+
+Expected<std::vector<double>> Timing::timeGraph(bool feedback) {
+  const Prepared step = wholeStep(feedback);
   Driver &driver = cuda.driver();
-  MEGALITH_TRY(graph, driver.capture([&] {
-    Error error = cuda.enqueue(prepared, Chaining::Programmatic);
-    return error ? std::move(error)
-                 : tools.advance(uint64_t(uintptr_t(prepared[0].args.step)), launches);
-  }));
+  MEGALITH_TRY(graph, driver.capture([&] { return cuda.enqueue(step, Chaining::Programmatic); }));
   auto replays = timeSteps([&] {
     advanced += launches;
     return driver.launchGraph(*graph);
   });
-  if (!replays)
-    return replays.takeError(); // with the context gone, so is the graph
-  driver.destroyGraph(*graph);
-  cell.graph = summarise(*replays);
-  if (Error error = demandSameLogits("a CUDA graph"))
-    return error;
+  if (replays) // else with the context gone, so is the graph
+    driver.destroyGraph(*graph);
+  return replays;
+}
 
-  return timeRotating(cell);
+/// Steps of the tokens that the steps before chose, each one position further.
+Error Timing::timeFeedback(Cell &cell) {
+  MEGALITH_TRY(tokens, executor.generate(options.warmUp + options.steps));
+  if (Error error = begin())
+    return error;
+  MEGALITH_TRY(replays, timeGraph(/*feedback=*/true));
+  cell.feedback = summarise(*replays);
+  if (Error error = executor.followDevice())
+    return error;
+  advanced = 0;
+  cell.tokens = std::move(*tokens);
+  const StepDescriptor &after = executor.descriptorNow();
+  std::vector<int32_t> last;
+  for (int32_t s = 0; s < after.sequences; ++s)
+    last.push_back(after.row_token[after.seq[s].first_row]);
+  if (cell.tokens.back() != last)
+    return problem("a CUDA graph whose steps feed each other: expected the tokens of the run "
+                   "before but got others; please report this as a fault of the kernels");
+  return begin();
 }
 
 /// Uploads the step anew, with the launch counter where the GPU has left it and poisoned logits.
@@ -89,6 +120,9 @@ Error Timing::begin() {
 /// Runs a step launch by launch and reads which experts its rows chose.
 Error Timing::route(Cell &cell) {
   const Plan &plan = executor.getPlan();
+  if (!executor.hasAdvance())
+    return problem("the plan has no kernel that moves a step on; compile it again with this "
+                   "version of megalith");
   const Buffer *router = plan.buffer(kRouterLogits), *act = plan.buffer(kActivations);
   if (!router || !act || !plan.buffer(kOutput))
     return problem("the plan has no buffers '{0}', '{1}' and '{2}', which a decode step has",
@@ -143,11 +177,8 @@ Error Timing::demandSameLogits(const char *mode) {
 
 Error Timing::advance(int64_t count) {
   advanced += count;
-  return tools.advance(uint64_t(uintptr_t(executor.prepareLaunches(0, 1)[0].args.step)), count);
-}
-
-Error Timing::enqueueStep(Chaining chaining) {
-  return cuda.enqueue(executor.prepareLaunches(0, launches), chaining);
+  const PreparedLaunch launch = executor.prepareAdvance(count, /*feedback=*/false);
+  return cuda.enqueue({&launch, 1}, Chaining::Separate);
 }
 
 /// Waits; a fault is told by what the launch with its number is in the plan.
@@ -225,6 +256,8 @@ Error Timing::timeSeparate(Cell &cell) {
   }
   cell.separate = summarise(steps);
   for (const Kernel &kernel : plan.kernels) {
+    if (!times.count(kernel.name))
+      continue; // no launch of the step's
     KernelTimes &entry = cell.kernels.emplace_back();
     entry.kernel = kernel.name;
     entry.one = summarise(times[kernel.name]);

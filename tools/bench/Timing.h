@@ -13,9 +13,8 @@ namespace megalith::bench {
 /// counter moves on.
 class Timing {
 public:
-  Timing(runtime::CudaBackend &cuda, runtime::Executor &executor, DeviceTools &tools,
-         const BenchOptions &options)
-      : cuda(cuda), executor(executor), tools(tools), options(options),
+  Timing(runtime::CudaBackend &cuda, runtime::Executor &executor, const BenchOptions &options)
+      : cuda(cuda), executor(executor), options(options),
         launches(int64_t(executor.getPlan().launches.size())) {}
 
   /// Measures all of a cell; `sequences` are those of its workload, their pages are filled.
@@ -28,8 +27,10 @@ private:
   llvm::Error route(Cell &cell);
   llvm::Error timeSeparate(Cell &cell);
   llvm::Error timeRotating(Cell &cell);
+  llvm::Error timeFeedback(Cell &cell);
   llvm::Expected<std::vector<double>> timeSteps(const Enqueue &step);
-  llvm::Error enqueueStep(runtime::Chaining chaining);
+  llvm::Expected<std::vector<double>> timeGraph(bool feedback);
+  Prepared wholeStep(bool feedback) const;
   llvm::Error advance(int64_t count);
   llvm::Error synchronize(const std::function<int64_t(uint64_t)> &launchOf = nullptr);
   llvm::Error begin();
@@ -38,7 +39,6 @@ private:
 
   runtime::CudaBackend &cuda;
   runtime::Executor &executor;
-  DeviceTools &tools;
   const BenchOptions &options;
   const int64_t launches; ///< of a step
   std::span<const runtime::StepSequence> sequences;

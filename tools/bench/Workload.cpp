@@ -7,13 +7,17 @@
 
 namespace megalith::bench {
 
+int64_t Workload::sharedPages() const {
+  return context / runtime::kPagePositions;
+}
+
 int64_t Workload::pagesPerSequence() const {
-  return context / runtime::kPagePositions + 1;
+  return (context + further) / runtime::kPagePositions + 1;
 }
 
 std::vector<runtime::StepSequence> Workload::sequences(uint32_t seed, int64_t vocab) const {
   std::vector<runtime::StepSequence> result(static_cast<size_t>(rows));
-  const int64_t shared = pagesPerSequence() - 1;
+  const int64_t shared = sharedPages();
   for (int64_t s = 0; s < rows; ++s) {
     runtime::StepSequence &sequence = result[static_cast<size_t>(s)];
     sequence.start = static_cast<int32_t>(context);
@@ -23,13 +27,13 @@ std::vector<runtime::StepSequence> Workload::sequences(uint32_t seed, int64_t vo
                                                                 static_cast<uint32_t>(vocab)))};
     for (int64_t p = 0; p < shared; ++p)
       sequence.pages.push_back(static_cast<int32_t>(p * histories + content(s)));
-    sequence.pages.push_back(static_cast<int32_t>(shared * histories + s));
+    for (int64_t p = shared; p < pagesPerSequence(); ++p)
+      sequence.pages.push_back(static_cast<int32_t>(shared * histories + (p - shared) * rows + s));
   }
   return result;
 }
 
-Workload fit(int64_t rows, int64_t context, int64_t poolPages) {
-  Workload workload = {rows, context, rows};
+Workload fit(Workload workload, int64_t poolPages) {
   while (workload.histories > 0 && workload.pages() > poolPages)
     --workload.histories;
   return workload;

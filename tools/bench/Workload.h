@@ -10,16 +10,20 @@
 namespace megalith::bench {
 
 /// A step of `rows` sequences with one new row each behind `context` positions. Where memory cannot
-/// hold so many, sequences share histories: all pages but the last, which the step writes.
+/// hold so many, sequences share histories: all pages but those that steps write.
 struct Workload {
   int64_t rows = 1;
   int64_t context = 0;
   int64_t histories = 1; ///< different ones, at most `rows`
+  int64_t further = 0;   ///< positions behind the step's that sequences have pages for
 
-  /// Pages of one sequence, the new row's included.
+  /// Pages of one sequence that only hold history, and all that it has.
+  int64_t sharedPages() const;
   int64_t pagesPerSequence() const;
   /// Pages that all sequences take in each layer's pool.
-  int64_t pages() const { return histories * (pagesPerSequence() - 1) + rows; }
+  int64_t pages() const {
+    return histories * sharedPages() + rows * (pagesPerSequence() - sharedPages());
+  }
   /// Positions of different histories: what a step cannot do without reading.
   int64_t positionsRead() const { return histories * context; }
   /// Which made-up history a sequence has.
@@ -29,8 +33,8 @@ struct Workload {
   std::vector<runtime::StepSequence> sequences(uint32_t seed, int64_t vocab) const;
 };
 
-/// The workload with the most histories that fits into `poolPages`; histories = 0: none fits.
-Workload fit(int64_t rows, int64_t context, int64_t poolPages);
+/// The workload with as many histories as fit into `poolPages`; histories = 0: none fits.
+Workload fit(Workload workload, int64_t poolPages);
 
 } // namespace megalith::bench
 

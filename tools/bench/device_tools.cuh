@@ -1,4 +1,4 @@
-// Kernels of the benchmark itself: how fast memory can be read, and the launch counter.
+// The benchmark's own kernel: how fast memory can be read.
 #pragma once
 
 #include "runtime/abi.h"
@@ -14,12 +14,6 @@ struct ReadJob {
   uint64_t chunks; ///< a multiple of the CTAs
   uint32_t passes;
   uint64_t deadline_ns; ///< of one wait; a trap behind it
-};
-
-/// launch_base += launches.
-struct AdvanceJob {
-  StepDescriptor *step;
-  uint64_t launches;
 };
 
 } // namespace megalith
@@ -64,10 +58,6 @@ extern "C" __global__ void __launch_bounds__(32, 1)
       parity ^= 1;
     }
   }
-}
-
-extern "C" __global__ void megalith_advance(const __grid_constant__ AdvanceJob job) {
-  job.step->launch_base += job.launches;
 }
 
 } // namespace megalith

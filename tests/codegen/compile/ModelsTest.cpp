@@ -67,7 +67,8 @@ void check(const std::string &config, llvm::StringRef target, int sms, int rows,
   INFO(config << ", " << target.str() << ", rows " << rows);
   if (!artifact)
     FAIL(llvm::toString(artifact.takeError()));
-  CHECK(artifact->plan.kernels.size() == 3);
+  CHECK(artifact->plan.kernels.size() == 4); // embed, layer, last, advance
+  CHECK(artifact->plan.advance == "advance");
   CHECK(int64_t(artifact->plan.launches.size()) == artifact->plan.layers + 1);
   for (const runtime::Kernel &kernel : artifact->plan.kernels) {
     const std::string source = textOf(artifact->folder + "/" + kernel.file);
