@@ -26,11 +26,11 @@ std::string addAdvance(Plan &plan) {
                           .init = BufferInit::Poison,
                           .element = Element::I32,
                           .shape = {1, plan.rows}});
-  plan.kernels.push_back({.name = kAdvance.str(),
-                          .file = ("kernels/" + kAdvance + ".cu").str(),
-                          .smemBytes = 4 * kMaxRows, // the chosen tokens
-                          .slots = {{0, kCandidates.str(), SlotRole::Output},
-                                    {1, kTokens.str(), SlotRole::Tokens}}});
+  plan.kernels.push_back(
+      {.name = kAdvance.str(),
+       .file = ("kernels/" + kAdvance + ".cu").str(),
+       .smemBytes = 4 * kMaxRows, // the chosen tokens
+       .slots = {{0, kCandidates.str(), SlotRole::Output}, {1, kTokens.str(), SlotRole::Tokens}}});
   plan.advance = kAdvance.str();
 
   Writer out;
@@ -46,7 +46,8 @@ std::string addAdvance(Plan &plan) {
   out.line("constexpr int tokens = 1;");
   out.blank();
   out.open("MEGALITH_KERNEL(advance) {");
-  out.line(llvm::formatv("advance_step<{0}, {1}, candidates, tokens>(args);", plan.rows, sms).str());
+  out.line(
+      llvm::formatv("advance_step<{0}, {1}, candidates, tokens>(args);", plan.rows, sms).str());
   out.close("}");
   out.blank();
   out.line("} // namespace megalith::advance");

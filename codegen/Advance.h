@@ -1,7 +1,7 @@
 //===- Advance.h - The kernel between two steps ------------------*- C++ -*-===//
 //
-// A plan whose head stores candidates gets a kernel `advance` behind its launches: it moves the step
-// descriptor on (codegen/device/advance.cuh). It has no role regions; it runs alone.
+// A plan whose head stores candidates gets a kernel `advance` behind its launches: it moves the
+// step descriptor on (codegen/device/advance.cuh). It has no role regions; it runs alone.
 //
 //===----------------------------------------------------------------------===//
 #ifndef MEGALITH_CODEGEN_ADVANCE_H

@@ -179,8 +179,8 @@ PreparedLaunch Executor::prepare(const Kernel &kernel, int64_t layer, int64_t in
   args.fault = backend.faultAddress();
   for (const SlotBinding &slot : kernel.slots)
     if (isBound(slot))
-      args.buffer[slot.slot] = reinterpret_cast<void *>(
-          addresses.at(key(plan, slot.name, layer + slot.layerOffset)));
+      args.buffer[slot.slot] =
+          reinterpret_cast<void *>(addresses.at(key(plan, slot.name, layer + slot.layerOffset)));
   return prepared;
 }
 

@@ -65,8 +65,8 @@ MEGALITH_DEVICE void advance_step(const LaunchArgs &args) {
     return;
   auto *chosen = reinterpret_cast<int32_t *>(platform::smem());
   for (int row = warp; row < Rows; row += kWarpsPerCta) {
-    const int32_t token = detail::choose_token<Sms>(
-        static_cast<const unsigned char *>(args.buffer[Best]), row, lane);
+    const int32_t token =
+        detail::choose_token<Sms>(static_cast<const unsigned char *>(args.buffer[Best]), row, lane);
     if (lane == 0)
       platform::st_shared(chosen + row, token);
   }

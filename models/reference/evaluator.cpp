@@ -43,9 +43,14 @@ Expected<Evaluator> Evaluator::create(ModuleOp module, const models::WeightSourc
 
 std::vector<KvStore> Evaluator::makeCaches() const {
   std::vector<KvStore> caches;
-  for (FunctionOpInterface function : layerFunctions)
-    caches.emplace_back(cacheType(function).getHeads(), cacheType(function).getHeadDim());
+  for (int64_t layer = 0; layer < numLayers(); ++layer)
+    caches.push_back(makeCache(layer));
   return caches;
+}
+
+KvStore Evaluator::makeCache(int64_t layer) const {
+  const moe::KVType type = cacheType(layerFunctions[size_t(layer)]);
+  return KvStore(type.getHeads(), type.getHeadDim());
 }
 
 Expected<Context> Evaluator::contextOf(const Step &step, const Matrix *residual) const {

@@ -49,8 +49,9 @@ public:
 
   int64_t numLayers() const { return int64_t(layerFunctions.size()); }
 
-  /// Empty caches, one per layer.
+  /// Empty caches, one per layer; or that of one.
   std::vector<KvStore> makeCaches() const;
+  KvStore makeCache(int64_t layer) const;
 
   /// A whole step; appends to the caches. `routingIn`: empty, or per layer the ids to replay, where
   /// an empty list means that the layer chooses itself.

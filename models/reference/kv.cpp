@@ -2,7 +2,9 @@
 
 #include "models/reference/kv.h"
 
+#include "models/reference/parallel.h"
 #include "models/weights/philox.h"
+#include "models/weights/weights.h"
 
 #include <algorithm>
 #include <cassert>
@@ -43,23 +45,28 @@ std::span<const double> KvStore::value(int64_t sequence, int64_t position, int64
 }
 
 void KvStore::fillHashed(uint32_t seed, int64_t layer, int64_t sequence, int64_t count,
-                         int64_t source) {
+                         int64_t source, unsigned threads) {
   const std::string name = "kv." + std::to_string(layer);
   const std::string keyName = name + ".k", valueName = name + ".v";
   const uint32_t keyHash = models::fnv1a32(keyName.data(), keyName.size());
   const uint32_t valueHash = models::fnv1a32(valueName.data(), valueName.size());
   const int64_t width = heads * headDim;
-  std::vector<double> key(static_cast<size_t>(width)), value(static_cast<size_t>(width));
-  for (int64_t position = 0; position < count; ++position) {
-    const uint64_t first = models::kvIndex(uint64_t(source), uint64_t(position), uint64_t(heads),
-                                           uint64_t(headDim), 0, 0);
-    for (int64_t i = 0; i < width; ++i) {
-      key[size_t(i)] = models::weightValue(seed, keyHash, first + uint64_t(i), models::kKvScale);
-      value[size_t(i)] =
-          models::weightValue(seed, valueHash, first + uint64_t(i), models::kKvScale);
+  if (count <= 0)
+    return;
+  const std::vector<double> zeros(static_cast<size_t>(width));
+  write(sequence, count - 1, zeros, zeros); // room for all
+  Sequence &entry = sequences[size_t(sequence)];
+  parallelFor(count, threads, [&](int64_t begin, int64_t end) {
+    std::vector<float> values(static_cast<size_t>(width));
+    for (int64_t position = begin; position < end; ++position) {
+      const uint64_t first = models::kvIndex(uint64_t(source), uint64_t(position), uint64_t(heads),
+                                             uint64_t(headDim), 0, 0);
+      models::weightValues(seed, keyHash, first, models::kKvScale, values);
+      std::copy(values.begin(), values.end(), entry.keys.begin() + position * width);
+      models::weightValues(seed, valueHash, first, models::kKvScale, values);
+      std::copy(values.begin(), values.end(), entry.values.begin() + position * width);
     }
-    write(sequence, position, key, value);
-  }
+  });
 }
 
 } // namespace megalith::reference

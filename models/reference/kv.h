@@ -31,8 +31,9 @@ public:
 
   /// Fills positions 0 .. `count` - 1 of a sequence with the made-up tensors "kv.{layer}.k" and
   /// "kv.{layer}.v" (models/weights/philox.h). `source` is the sequence whose made-up contents are
-  /// taken, so that a test can give two sequences equal histories.
-  void fillHashed(uint32_t seed, int64_t layer, int64_t sequence, int64_t count, int64_t source);
+  /// taken, so that a test can give two sequences equal histories. `threads` change no value.
+  void fillHashed(uint32_t seed, int64_t layer, int64_t sequence, int64_t count, int64_t source,
+                  unsigned threads = 1);
   void fillHashed(uint32_t seed, int64_t layer, int64_t sequence, int64_t count) {
     fillHashed(seed, layer, sequence, count, sequence);
   }

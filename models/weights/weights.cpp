@@ -30,11 +30,9 @@ void WeightTensor::row(int64_t index, std::span<uint16_t> out) const {
     out[i] = toBf16(values[i]);
 }
 
-namespace {
-
-/// weightValue of elements first .. first + out.size() - 1, many at a time: the rounds of
-/// neighbouring counters do not depend on each other, so a compiler can put them side by side. The
-/// value is formed in floating point here, which is exact up to the one rounding of r16.
+/// The rounds of neighbouring counters do not depend on each other, so a compiler can put them side
+/// by side. The value is formed in floating point here, which is exact up to the one rounding of
+/// r16.
 #if defined(__x86_64__) && defined(__gnu_linux__)
 __attribute__((target_clones("avx2", "default"), optimize("O3")))
 #endif
@@ -66,6 +64,8 @@ void weightValues(uint32_t seed, uint32_t nameHash, uint64_t first, float scale,
   }
 }
 
+namespace {
+
 class HashedTensor final : public WeightTensor {
 public:
   HashedTensor(uint32_t seed, const TensorSpec &spec)
@@ -89,6 +89,7 @@ private:
   bool gain;
   float scale;
 };
+
 } // namespace
 
 llvm::Expected<std::unique_ptr<WeightTensor>> HashedWeights::open(const TensorSpec &spec) const {

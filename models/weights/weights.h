@@ -56,6 +56,11 @@ public:
   virtual llvm::Expected<std::unique_ptr<WeightTensor>> open(const TensorSpec &spec) const = 0;
 };
 
+/// weightValue (philox.h) of elements first .. first + out.size() - 1 of the tensor whose name
+/// hashes to `nameHash`, many at a time.
+void weightValues(uint32_t seed, uint32_t nameHash, uint64_t first, float scale,
+                  std::span<float> out);
+
 /// Weights from the counter hash (philox.h): any tensor of any shape exists.
 class HashedWeights final : public WeightSource {
 public:

@@ -224,9 +224,8 @@ LogicalResult KernelLowering::storeCandidates(StageOp stage, Steps &steps) {
                                << ", but the kernel binds all 32";
   OpBuilder builder = declarations(kernel);
   int64_t rows = kernel.getRows(), sms = smsOf(stage);
-  auto buffer =
-      BufferOp::create(builder, stage.getLoc(), name, ArrayRef<int64_t>{rows, 2 * sms},
-                       builder.getI32Type(), Space::Global, Mutability::Written);
+  auto buffer = BufferOp::create(builder, stage.getLoc(), name, ArrayRef<int64_t>{rows, 2 * sms},
+                                 builder.getI32Type(), Space::Global, Mutability::Written);
   buffer.setSlot(*slot);
   steps.compute("store_candidates<" + Twine(sms) + ", " + name + ">", {"best"}, {},
                 {rectangle(name, {c(0), d(0) * 2}, rows, {c(2)})});

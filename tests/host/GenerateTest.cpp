@@ -125,10 +125,10 @@ std::vector<std::vector<int32_t>> stepByStep(Model &model, std::vector<StepSeque
 } // namespace
 
 TEST_CASE("tokens are those that the host would choose of the logits") {
-  const auto headRow = GENERATE(+[](int64_t row) { return row; }, //
-                                +[](int64_t row) { return row % 9; }, // ties in every row
-                                +[](int64_t row) { return row % 3 ? row : -1; },
-                                +[](int64_t) { return int64_t(-1); });
+  const auto headRow = GENERATE(
+      +[](int64_t row) { return row; },     //
+      +[](int64_t row) { return row % 9; }, // ties in every row
+      +[](int64_t row) { return row % 3 ? row : -1; }, +[](int64_t) { return int64_t(-1); });
   Model host(headRow, 1);
   const auto expected = stepByStep(host, kPrompt, 5);
   for (uint64_t seed : {2, 3}) {
@@ -147,11 +147,13 @@ TEST_CASE("tokens are those that the host would choose of the logits") {
 }
 
 TEST_CASE("ties go to the lowest token, NaN to nobody") {
-  Model equal(+[](int64_t row) { return row % 9; }, 1);
+  Model equal(
+      +[](int64_t row) { return row % 9; }, 1);
   for (const auto &tokens : stepByStep(equal, kPrompt, 3))
     for (int32_t token : tokens)
       CHECK(token < 9);
-  Model nothing(+[](int64_t) { return int64_t(-1); }, 1);
+  Model nothing(
+      +[](int64_t) { return int64_t(-1); }, 1);
   demand(nothing.executor->setStep(kPrompt));
   CHECK(get(nothing.executor->generate(2)) == std::vector<std::vector<int32_t>>{{0, 0}, {0, 0}});
 }

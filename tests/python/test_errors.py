@@ -98,7 +98,7 @@ def test_runs(program, given, says, capfd):
 def test_names(program):
     with pytest.raises(megalith.OptionError, match="pass_name: expected one of import, .* but got 'cse'"):
         program.ir("cse")
-    with pytest.raises(megalith.OptionError, match="kernel: expected one of embed, layer, last but got 'x'"):
+    with pytest.raises(megalith.OptionError, match="kernel: expected one of embed, layer, last, advance but got 'x'"):
         program.source("x")
 
 

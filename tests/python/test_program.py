@@ -49,8 +49,7 @@ def test_ir(program):
 
 
 def test_sources(program):
-    assert program.kernels == ["embed", "layer", "last"]
-    assert list(program.sources) == [*program.kernels, "advance"]
+    assert program.kernels == ["embed", "layer", "last", "advance"] == list(program.sources)
     source = program.source("layer")
     assert source == program.sources["layer"] and "codegen/device/" in source
     plain = program.source("layer", digests=False)
@@ -63,7 +62,7 @@ def test_plan(program):
     assert (plan["rows"], plan["sms"], plan["target"], plan["vocab"]) == (2, 4, "sm_90a", 512)
     plan["rows"] = 99  # the caller's own
     assert program.plan["rows"] == 2
-    assert "rows 2, 4 SMs: embed, layer, last" in repr(program)
+    assert "rows 2, 4 SMs: embed, layer, last, advance" in repr(program)
 
 
 def test_default_sms():

@@ -55,5 +55,5 @@ def test_installed(wheel, tmp_path):
     done = subprocess.run([python, "-c", USE, Path("models/configs/mixtral-small.test.json").resolve()],
                           capture_output=True, text=True, env=clean, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "['embed', 'layer', 'last'] (1, 1, 1, 256) True\n"
+    assert done.stdout == "['embed', 'layer', 'last', 'advance'] (1, 1, 1, 256) True\n"
     assert done.stderr == ""

@@ -109,10 +109,11 @@ std::string table(const BenchResult &result) {
           kernelTable(result);
   for (const Cell &cell : result.cells)
     if (cell.feedback)
-      text += formatv("\nrows {0}, context {1}: steps that feed each other {2:F1} us (graph), {3:F1} "
-                      "tokens/s; {4} tokens a row\n",
-                      cell.workload.rows, cell.workload.context, cell.feedback->median,
-                      tokensPerSecond(cell, *cell.feedback), cell.tokens.size());
+      text +=
+          formatv("\nrows {0}, context {1}: steps that feed each other {2:F1} us (graph), {3:F1} "
+                  "tokens/s; {4} tokens a row\n",
+                  cell.workload.rows, cell.workload.context, cell.feedback->median,
+                  tokensPerSecond(cell, *cell.feedback), cell.tokens.size());
   for (const Cell &cell : result.cells)
     if (cell.finiteLogits != cell.logits)
       text +=

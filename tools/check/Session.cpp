@@ -4,11 +4,11 @@
 
 #include "ir/moe/Moe.h"
 #include "models/weights/bf16.h"
-#include "models/weights/philox.h"
 #include "runtime/error.h"
 
 #include "llvm/ADT/STLExtras.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace megalith::check {
@@ -67,9 +67,7 @@ static runtime::OpenTensor openHashed(const models::HashedWeights &weights) {
 Expected<std::unique_ptr<Session>> Session::create(mlir::ModuleOp module, const runtime::Plan &plan,
                                                    StringRef folder, runtime::Backend &backend,
                                                    const SessionOptions &options) {
-  std::unique_ptr<Session> session(new Session(module, options));
-  if (Error error = session->plant(options.fault))
-    return error;
+  std::unique_ptr<Session> session(new Session(options));
   if (options.layer && (*options.layer < 0 || *options.layer >= plan.layers))
     return problem("layer {0}: the plan has layers 0 to {1}", *options.layer, plan.layers - 1);
   for (const char *name : {kResidual, kQkv, kOutput})
@@ -85,22 +83,21 @@ Expected<std::unique_ptr<Session>> Session::create(mlir::ModuleOp module, const 
   execute.flags = options.launchFlags;
   execute.deadlineNs = options.deadlineNs;
   execute.chaining = options.chaining;
+  execute.tokenSteps = options.tokenSteps;
   auto executor =
       runtime::Executor::create(plan, folder, backend, openHashed(session->weights), execute);
   if (!executor)
     return executor.takeError();
   session->executor = std::move(*executor);
+  auto comparison = Comparison::create(module, session->plan(),
+                                       {.weightSeed = options.weightSeed,
+                                        .layer = options.layer,
+                                        .fault = options.fault,
+                                        .threads = options.threads});
+  if (!comparison)
+    return comparison.takeError();
+  session->comparison = std::move(*comparison);
   return session;
-}
-
-Error Session::plant(reference::Fault fault) {
-  auto created =
-      reference::Evaluator::create(module, weights, {.threads = options.threads, .fault = fault});
-  if (!created)
-    return created.takeError();
-  evaluator = std::move(*created);
-  inputs.clear();
-  return Error::success();
 }
 
 /// The layers whose pages the launches read.
@@ -125,12 +122,11 @@ Error Session::load(const Workload &workload, uint64_t launchBase, uint64_t dela
       if (Error error = poison(buffer))
         return error;
   }
+  comparison->begin(workload);
   sequences = sequencesOf(workload, 0, plan().vocab);
-  caches = evaluator->makeCaches();
   for (int64_t layer : layersRun())
-    if (Error error = fillCache(layer, workload))
+    if (Error error = fillHistory(layer, workload))
       return error;
-  wholeCaches = std::vector<KvStore>(caches); // stores can be copied, not assigned
   return Error::success();
 }
 
@@ -149,20 +145,24 @@ static std::vector<uint16_t> bits(std::span<const double> values) {
   return result;
 }
 
-Error Session::fillCache(int64_t layer, const Workload &workload) {
-  KvStore &cache = caches[size_t(layer)];
-  const size_t width = size_t(cache.heads * cache.headDim);
-  for (size_t s = 0; s < sequences.size(); ++s) {
-    const Sequence &sequence = workload.sequences[s];
-    cache.fillHashed(workload.seed, layer, int64_t(s), sequence.start, sequence.content);
-    for (int64_t position = 0; position < sequence.start; ++position)
+Error Session::fillHistory(int64_t layer, const Workload &workload) {
+  if (options.fillHistory) {
+    for (size_t s = 0; s < sequences.size(); ++s)
+      if (Error error =
+              options.fillHistory(layer, workload.seed, workload.sequences[s], sequences[s]))
+        return error;
+    return Error::success();
+  }
+  const KvStore history = comparison->history(layer);
+  const size_t width = size_t(history.heads * history.headDim);
+  for (size_t s = 0; s < sequences.size(); ++s)
+    for (int64_t position = 0; position < workload.sequences[s].start; ++position)
       if (Error error =
               executor->writeKv(layer, sequences[s].pages, position,
                                 // Heads of a position lie one after another.
-                                bits({cache.key(int64_t(s), position, 0).data(), width}),
-                                bits({cache.value(int64_t(s), position, 0).data(), width})))
+                                bits({history.key(int64_t(s), position, 0).data(), width}),
+                                bits({history.value(int64_t(s), position, 0).data(), width})))
         return error;
-  }
   return Error::success();
 }
 
@@ -170,54 +170,27 @@ Error Session::fillCache(int64_t layer, const Workload &workload) {
 // Running
 //===----------------------------------------------------------------------===//
 
-Error Session::begin(const Workload &workload, int64_t index) {
-  sequences = sequencesOf(workload, index, plan().vocab);
-  step = stepOf(sequences, plan().rows);
-  if (Error error = step.validate())
+Error Session::begin(const std::vector<runtime::StepSequence> &next) {
+  sequences = next;
+  if (Error error = comparison->beginStep(sequences))
     return error;
-  routing.assign(size_t(plan().layers), {});
   if (Error error = executor->setStep(sequences))
     return error;
-  return options.layer ? writeInputs(workload, index) : Error::success();
+  return options.layer ? writeInputs() : Error::success();
 }
 
-/// A layer alone gets what the launch before it would have left: a residual made up like a weight,
-/// and the evaluator's projections of it.
-Error Session::writeInputs(const Workload &workload, int64_t index) {
+Error Session::writeInputs() {
   // Launches that are left out did not re-arm their sets.
   for (const runtime::Buffer &buffer : plan().buffers)
     if (buffer.kind == runtime::BufferKind::Words)
       if (Error error = executor->resetBuffer(buffer.name))
         return error;
-  Inputs &made = inputs[{workload.str(), workload.seed, index}];
-  if (!made.residual.rows)
-    if (Error error = makeInputs(workload, made))
-      return error;
-  input = made.residual;
-  if (Error error = write(kResidual, firstLaunch - 1, input))
+  auto made = comparison->inputs();
+  if (!made)
+    return made.takeError();
+  if (Error error = write(kResidual, firstLaunch - 1, (*made)->residual))
     return error;
-  return write(kQkv, firstLaunch - 1, made.qkv);
-}
-
-Error Session::makeInputs(const Workload &workload, Inputs &made) {
-  const std::string name = llvm::formatv("residual.{0}", *options.layer).str();
-  const uint32_t hash = models::fnv1a32(name.data(), name.size());
-  const int64_t hidden = plan().buffer(kResidual)->shape.back();
-  made.residual = Matrix(plan().rows, hidden);
-  for (int64_t r = 0; r < plan().rows; ++r) {
-    const reference::Row &row = step.rows[size_t(r)];
-    if (!row.live)
-      continue;
-    const int64_t content = workload.sequences[size_t(row.sequence)].content;
-    for (int64_t c = 0; c < hidden; ++c)
-      made.residual.at(r, c) = models::weightValue(
-          workload.seed, hash, uint64_t(((content << 20) + row.position) * hidden + c), 1.0f);
-  }
-  auto qkv = evaluator->projections(*options.layer, made.residual, step);
-  if (!qkv)
-    return qkv.takeError();
-  made.qkv = std::move(*qkv);
-  return Error::success();
+  return write(kQkv, firstLaunch - 1, (*made)->qkv);
 }
 
 /// The values of a bf16 or fp32 buffer.
@@ -253,12 +226,126 @@ Error Session::write(StringRef name, int64_t launch, const Matrix &values) {
                                int64_t(executor->launchNumber(launch) % buffer.sets));
 }
 
+//===----------------------------------------------------------------------===//
+// Launch by launch
+//===----------------------------------------------------------------------===//
+
+/// What a launch that has just run left.
+Expected<LaunchValues> Session::valuesOf(int64_t launch) {
+  LaunchValues values;
+  const auto take = [&](const char *name, Matrix &matrix) -> Error {
+    auto taken = read(name, launch);
+    if (!taken)
+      return taken.takeError();
+    matrix = std::move(*taken);
+    return Error::success();
+  };
+  if (Error error = take(kResidual, values.residual))
+    return error;
+  if (Error error = take(isLast(launch) ? kOutput : kQkv, values.result))
+    return error;
+  if (launch == 0)
+    return values;
+  if (plan().buffer(kRouterLogits))
+    if (Error error = take(kRouterLogits, values.routerLogits))
+      return error;
+  auto kv = readNewKv(plan().launches[size_t(launch)].layer);
+  if (!kv)
+    return kv.takeError();
+  values.kv = std::move(*kv);
+  return values;
+}
+
+Expected<Matrix> Session::readNewKv(int64_t layer) {
+  const size_t width = size_t(plan().kvHeads * plan().headDim);
+  Matrix kv(plan().rows, int64_t(2 * width));
+  std::vector<uint16_t> key(width), value(width);
+  const reference::Step &step = comparison->step();
+  for (int64_t r = 0; r < plan().rows; ++r) {
+    const reference::Row &row = step.rows[size_t(r)];
+    if (!row.live)
+      continue;
+    if (Error error = executor->readKv(layer, sequences[size_t(row.sequence)].pages, row.position,
+                                       key, value))
+      return error;
+    std::transform(key.begin(), key.end(), kv.row(r).begin(), models::fromBf16);
+    std::transform(value.begin(), value.end(), kv.row(r).begin() + ptrdiff_t(width),
+                   models::fromBf16);
+  }
+  return kv;
+}
+
+Error Session::compareStep(int64_t index, Report &report, std::vector<LaunchValues> *all) {
+  for (int64_t launch = firstLaunch; launch < firstLaunch + launchCount; ++launch) {
+    if (Error error = executor->runLaunches(launch, 1))
+      return error;
+    auto values = valuesOf(launch);
+    if (!values)
+      return values.takeError();
+    auto compared = comparison->compare(launch, *values);
+    if (!compared)
+      return compared.takeError();
+    if (all)
+      all->push_back(std::move(*values));
+    compared->step = index;
+    report.launches.push_back(std::move(*compared));
+  }
+  return Error::success();
+}
+
+Expected<Report> Session::compare(const Workload &workload, Outcome *outcome,
+                                  std::vector<LaunchValues> *values) {
+  if (Error error = load(workload, 0, 0))
+    return error;
+  Report report;
+  for (int64_t index = 0; index < workload.steps; ++index) {
+    if (Error error = begin(sequencesOf(workload, index, plan().vocab)))
+      return error;
+    if (Error error = compareStep(index, report, values))
+      return error;
+    if (outcome) {
+      auto after = stepOutcome();
+      if (!after)
+        return after.takeError();
+      outcome->steps.push_back(std::move(*after));
+    }
+    if (Error error = executor->finishStep())
+      return error;
+  }
+  return report;
+}
+
+Expected<std::vector<LaunchValues>> Session::record(const Workload &workload) {
+  if (Error error = load(workload, 0, 0))
+    return error;
+  std::vector<LaunchValues> all;
+  for (int64_t index = 0; index < workload.steps; ++index) {
+    if (Error error = begin(sequencesOf(workload, index, plan().vocab)))
+      return error;
+    for (int64_t launch = firstLaunch; launch < firstLaunch + launchCount; ++launch) {
+      if (Error error = executor->runLaunches(launch, 1))
+        return error;
+      auto values = valuesOf(launch);
+      if (!values)
+        return values.takeError();
+      all.push_back(std::move(*values));
+    }
+    if (Error error = executor->finishStep())
+      return error;
+  }
+  return all;
+}
+
+//===----------------------------------------------------------------------===//
+// In one go
+//===----------------------------------------------------------------------===//
+
 Expected<Outcome> Session::run(const Workload &workload, uint64_t launchBase, uint64_t delaySeed) {
   if (Error error = load(workload, launchBase, delaySeed))
     return error;
   Outcome result;
   for (int64_t index = 0; index < workload.steps; ++index) {
-    if (Error error = begin(workload, index))
+    if (Error error = begin(sequencesOf(workload, index, plan().vocab)))
       return error;
     if (Error error = executor->runLaunches(firstLaunch, launchCount))
       return error;

@@ -2,26 +2,28 @@
 //
 // Sets a compiled plan up on a backend with made-up weights, tokens and KV contents (DESIGN section
 // 5) and runs workloads on it: launch by launch, each compared with the evaluator started from what
-// the launches before left; or in one go, launches overlapping, for the bits.
+// the launches before left; in one go, launches overlapping, for the bits; or step after step
+// without the host, for the tokens.
 //
 //===----------------------------------------------------------------------===//
 #ifndef MEGALITH_TOOLS_CHECK_SESSION_H
 #define MEGALITH_TOOLS_CHECK_SESSION_H
 
-#include "models/reference/evaluator.h"
 #include "models/weights/weights.h"
 #include "runtime/execute.h"
-#include "tools/check/Report.h"
-#include "tools/check/Workload.h"
+#include "tools/check/Comparison.h"
 
-#include <map>
+#include <functional>
 #include <memory>
 #include <optional>
-#include <string>
-#include <tuple>
 #include <vector>
 
 namespace megalith::check {
+
+/// Makes up the history of one sequence in a layer's pages: `sequence.start` positions of
+/// `sequence.content` (models::kvIndex), in the pages of `entry`.
+using FillHistory = std::function<llvm::Error(
+    int64_t layer, uint32_t seed, const Sequence &sequence, const runtime::StepSequence &entry)>;
 
 struct SessionOptions {
   uint32_t weightSeed = 1;
@@ -35,6 +37,8 @@ struct SessionOptions {
   uint64_t deadlineNs = 2'000'000'000;
   unsigned threads = 2;                                         ///< of the evaluator
   runtime::Chaining chaining = runtime::Chaining::Programmatic; ///< of run
+  int64_t tokenSteps = 0;                                       ///< most steps of generate
+  FillHistory fillHistory; ///< by default position by position from here, which takes its time
 };
 
 /// All that a workload's launches leave for others to read, by step. Values are exact, so equal
@@ -57,13 +61,14 @@ struct Outcome {
 /// Most positions of a sequence, new rows included, of a model in the moe dialect.
 int64_t maxPositions(mlir::ModuleOp model);
 
-/// What one launch left for others to read, in one step; rows that are dead are zero. Not there
-/// (no rows): what the launch does not compute.
-struct LaunchValues {
-  reference::Matrix residual;     ///< [R, H]
-  reference::Matrix result;       ///< projections for the next layer [R, …] or logits [R, vocab]
-  reference::Matrix routerLogits; ///< [R, E]
-  reference::Routing routing;     ///< what top-k makes of these logits: ids [R * k], weights [R, k]
+/// What came of steps that fed each other.
+struct Generation {
+  std::vector<std::vector<int32_t>> tokens; ///< [step][sequence]
+  Report report;                            ///< of the same steps, launch by launch
+  /// Tokens that the evaluator's own step would not have chosen, though no logit of it is larger
+  /// than the chosen one's by more than the tolerance of its logits; and those where one is.
+  int64_t nearTies = 0, wrongTokens = 0;
+  bool passes() const { return report.passes() && wrongTokens == 0; }
 };
 
 class Session {
@@ -89,8 +94,19 @@ public:
   llvm::Expected<Outcome> run(const Workload &workload, uint64_t launchBase = 0,
                               uint64_t delaySeed = 0);
 
+  /// Runs a workload launch by launch and takes what each launch left, without comparing.
+  llvm::Expected<std::vector<LaunchValues>> record(const Workload &workload);
+
+  /// Runs options.tokenSteps steps from the workload's first on: launch by launch against the
+  /// reference, the next tokens being the best of the kernels' logits; then in one go without the
+  /// host, which must choose the same. Its sequences need pages for all positions
+  /// (generationOf).
+  llvm::Expected<Generation> generate(const Workload &workload);
+
   /// Plants another fault in the reference from now on.
-  llvm::Error plant(reference::Fault fault);
+  llvm::Error plant(reference::Fault fault) { return comparison->plant(fault); }
+
+  runtime::Executor &getExecutor() { return *executor; }
 
 private:
   using Matrix = reference::Matrix;
@@ -99,50 +115,28 @@ private:
   static constexpr const char *kResidual = "resid", *kQkv = "qkv", *kRouterLogits = "logits",
                               *kOutput = "out";
 
-  /// What a layer's launch alone starts from.
-  struct Inputs {
-    Matrix residual, qkv;
-  };
-
-  Session(mlir::ModuleOp module, const SessionOptions &options)
-      : module(module), options(options), weights(options.weightSeed) {}
+  explicit Session(const SessionOptions &options) : options(options), weights(options.weightSeed) {}
 
   llvm::Error load(const Workload &workload, uint64_t launchBase, uint64_t delaySeed);
   llvm::Error poison(const runtime::Buffer &buffer);
-  llvm::Error fillCache(int64_t layer, const Workload &workload);
-  llvm::Error begin(const Workload &workload, int64_t step);
-  llvm::Error writeInputs(const Workload &workload, int64_t step);
-  llvm::Error makeInputs(const Workload &workload, Inputs &made);
-  llvm::Expected<LaunchReport> compareLaunch(int64_t launch, Matrix &residual,
-                                             LaunchValues &values);
-  llvm::Error compareLayer(int64_t launch, const Matrix &before, LaunchValues &values,
-                           LaunchReport &report);
-  llvm::Error compareKv(int64_t layer, LaunchReport &report);
-  llvm::Error compareResult(int64_t launch, LaunchValues &values, LaunchReport &report);
-  llvm::Error compareWhole(LaunchReport &report);
+  llvm::Error fillHistory(int64_t layer, const Workload &workload);
+  llvm::Error begin(const std::vector<runtime::StepSequence> &sequences);
+  llvm::Error writeInputs();
+  llvm::Error compareStep(int64_t index, Report &report, std::vector<LaunchValues> *values);
+  llvm::Expected<LaunchValues> valuesOf(int64_t launch);
+  llvm::Expected<Matrix> readNewKv(int64_t layer);
   llvm::Expected<Outcome::StepOutcome> stepOutcome();
   llvm::Expected<Matrix> read(llvm::StringRef buffer, int64_t launch);
   llvm::Error write(llvm::StringRef buffer, int64_t launch, const Matrix &values);
   bool isLast(int64_t launch) const { return launch + 1 == int64_t(plan().launches.size()); }
   std::vector<int64_t> layersRun() const;
 
-  mlir::ModuleOp module;
   SessionOptions options;
   models::HashedWeights weights;
-  std::optional<reference::Evaluator> evaluator;
   std::unique_ptr<runtime::Executor> executor;
+  std::unique_ptr<Comparison> comparison; ///< knows the executor's plan
   int64_t firstLaunch = 0, launchCount = 0;
-
-  // Of the current step.
-  std::vector<runtime::StepSequence> sequences;
-  reference::Step step;
-  std::vector<reference::ExpertIds> routing; ///< the kernels' choice, by layer
-  Matrix input;                              ///< residual before options.layer
-  /// By workload, its seed and the step: the evaluator takes long over a real layer's.
-  std::map<std::tuple<std::string, uint32_t, int64_t>, Inputs> inputs;
-  /// By layer: what the pages hold before the step; and what the evaluator alone would have put
-  /// there, for whole steps.
-  std::vector<reference::KvStore> caches, wholeCaches;
+  std::vector<runtime::StepSequence> sequences; ///< of the current step
 };
 
 } // namespace megalith::check

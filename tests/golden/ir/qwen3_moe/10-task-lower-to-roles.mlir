@@ -502,6 +502,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
     task.table @kv_new size 128 injective = "units of a tile with new positions"
     task.symbol @active in 0 to 8 after @routed = "platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active)"
     task.table @expert_id size 16 uniform = "routing_table<top_k>(cta)->expert"
+    task.buffer @candidates [2, 8] i32 global written {slot = 19 : i64}
     task.stage @attention attention reads [@qkv[0, 0] 2 x [768] previous, @kv[0, 0] 2 x [8192]] writes [@partials[0, 0] 512 x [66], @kv[0, 0] 2 x [8192]] config {Apart = @apart, Mparts = @mparts, Prob = @prob, QkvIn = @qkv_in, Query = @q_rows, Tail = @tail, base = "Attention<Config, 2, 8, 2, 64, 64, 1, QkNorm::weighted, 1.00000000e-06f, 1.25000000e-01f, kv, inv_freq, g_q, g_k>", eps = 9.9999999999999995E-7 : f64, head_dim = 64 : i64, inv_freq = @inv_freq, k_gain = @g_k, kv_heads = 2 : i64, max_positions = 4096 : i64, q_gain = @g_q, q_heads = 8 : i64, qk_norm = "head", rope_theta = 1.000000e+06 : f64, scale = 1.250000e-01 : f64} source "moe.attention" attributes {stream = {bytes = 4096 : i64, order = ["tile", "unit"], piece = 4096 : i64}} {
       task.role producer {
         task.for "tile" in @attention_tiles iterate "AttentionTiles<attention>" {
@@ -808,12 +809,14 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
         task.release @x_free
       }
       task.role epilogue {
+        task.local "best" : "BestRanks" = "{}"
         task.for "mtile" in 8 {
           task.wait @p_full {result = "const int place"}
           task.compute "sum_chunks<part>" ["place"] reads [@part[0, 0] 128 x [8]] writes [] {result = "const Fragment sum"}
           task.release @p_free
-          task.compute "epilogue_head<head, out>" ["mtile", "sum"] reads [] writes [@out[0, d0 * 128 + d1 * 16] 2 x [16]]
+          task.compute "epilogue_head<head, out>" ["mtile", "sum", "best"] reads [] writes [@out[0, d0 * 128 + d1 * 16] 2 x [16]]
         }
+        task.compute "store_candidates<4, candidates>" ["best"] reads [] writes [@candidates[0, d0 * 2] 2 x [2]]
       }
     }
   }

@@ -1,0 +1,275 @@
+//===- Comparison.cpp - Launches against the evaluator --------------------===//
+
+#include "tools/check/Comparison.h"
+
+#include "models/reference/compare.h"
+#include "models/weights/philox.h"
+#include "runtime/error.h"
+#include "tools/check/Difference.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+namespace megalith::check {
+
+using llvm::Error;
+using llvm::Expected;
+using reference::kLayerTolerance;
+using reference::kLogitsTolerance;
+using reference::KvStore;
+using reference::Matrix;
+
+Expected<std::unique_ptr<Comparison>> Comparison::create(mlir::ModuleOp module,
+                                                         const runtime::Plan &plan,
+                                                         const ComparisonOptions &options) {
+  std::unique_ptr<Comparison> comparison(new Comparison(module, plan, options));
+  if (Error error = comparison->plant(options.fault))
+    return error;
+  return comparison;
+}
+
+Error Comparison::plant(reference::Fault fault) {
+  auto created =
+      reference::Evaluator::create(module, weights, {.threads = options.threads, .fault = fault});
+  if (!created)
+    return created.takeError();
+  evaluator = std::move(*created);
+  madeInputs.clear();
+  return Error::success();
+}
+
+//===----------------------------------------------------------------------===//
+// Where a step starts
+//===----------------------------------------------------------------------===//
+
+void Comparison::begin(const Workload &next) {
+  workload = next;
+  appended.assign(size_t(plan.layers), {});
+  wholeAppended.assign(size_t(plan.layers), {});
+}
+
+Error Comparison::beginStep(const std::vector<runtime::StepSequence> &sequences) {
+  now = stepOf(sequences, plan.rows);
+  residual = whole = {};
+  if (Error error = now.validate())
+    return error;
+  if (!options.layer)
+    return Error::success();
+  auto made = inputs();
+  if (!made)
+    return made.takeError();
+  residual = (*made)->residual;
+  return Error::success();
+}
+
+Expected<const LayerInputs *> Comparison::inputs() {
+  std::vector<int64_t> positions;
+  for (const reference::Row &row : now.rows)
+    positions.push_back(row.live ? row.position : -1);
+  LayerInputs &made = madeInputs[{workload.str(), workload.seed, std::move(positions)}];
+  if (!made.residual.rows)
+    if (Error error = makeInputs(made))
+      return error;
+  return &made;
+}
+
+/// What the launch before the layer's would have left: a residual made up like a weight, and the
+/// evaluator's projections of it.
+Error Comparison::makeInputs(LayerInputs &made) const {
+  const std::string name = llvm::formatv("residual.{0}", *options.layer).str();
+  const uint32_t hash = models::fnv1a32(name.data(), name.size());
+  const int64_t hidden = plan.buffer("resid")->shape.back();
+  made.residual = Matrix(plan.rows, hidden);
+  for (int64_t r = 0; r < plan.rows; ++r) {
+    const reference::Row &row = now.rows[size_t(r)];
+    if (!row.live)
+      continue;
+    const int64_t content = workload.sequences[size_t(row.sequence)].content;
+    for (int64_t c = 0; c < hidden; ++c)
+      made.residual.at(r, c) = models::weightValue(
+          workload.seed, hash, uint64_t(((content << 20) + row.position) * hidden + c), 1.0f);
+  }
+  auto qkv = evaluator->projections(*options.layer, made.residual, now);
+  if (!qkv)
+    return qkv.takeError();
+  made.qkv = std::move(*qkv);
+  return Error::success();
+}
+
+KvStore Comparison::history(int64_t layer) const {
+  KvStore cache = evaluator->makeCache(layer);
+  for (size_t s = 0; s < workload.sequences.size(); ++s) {
+    const Sequence &sequence = workload.sequences[s];
+    cache.fillHashed(workload.seed, layer, int64_t(s), sequence.start, sequence.content,
+                     options.threads);
+  }
+  return cache;
+}
+
+//===----------------------------------------------------------------------===//
+// New positions
+//===----------------------------------------------------------------------===//
+
+/// Keys, then values, of the step's new positions as a cache has them.
+Matrix Comparison::newKv(const KvStore &cache) const {
+  const int64_t width = cache.heads * cache.headDim;
+  Matrix kv(plan.rows, 2 * width);
+  for (int64_t r = 0; r < plan.rows; ++r) {
+    const reference::Row &row = now.rows[size_t(r)];
+    if (!row.live)
+      continue;
+    // Heads of a position lie one after another.
+    const double *keys = cache.key(row.sequence, row.position, 0).data();
+    const double *values = cache.value(row.sequence, row.position, 0).data();
+    std::copy_n(keys, width, kv.row(r).begin());
+    std::copy_n(values, width, kv.row(r).begin() + width);
+  }
+  return kv;
+}
+
+void Comparison::append(std::vector<Appended> &list, const Matrix &kv) const {
+  for (int64_t r = 0; r < plan.rows; ++r) {
+    const reference::Row &row = now.rows[size_t(r)];
+    const std::span<const double> values = kv.row(r);
+    if (row.live)
+      list.push_back({row.sequence, row.position, {values.begin(), values.end()}});
+  }
+}
+
+void Comparison::restore(KvStore &cache, const std::vector<Appended> &list) const {
+  const size_t width = size_t(cache.heads * cache.headDim);
+  for (const Appended &entry : list)
+    cache.write(entry.sequence, entry.position, std::span(entry.kv).first(width),
+                std::span(entry.kv).last(width));
+}
+
+//===----------------------------------------------------------------------===//
+// Comparing
+//===----------------------------------------------------------------------===//
+
+/// Adds what is wrong with `actual`, if it exceeds twice the tolerance, to the report.
+static double measure(const char *what, const Matrix &actual, const Matrix &expected,
+                      const reference::Step &step, LaunchReport &report,
+                      double tolerance = kLayerTolerance) {
+  const double error = relativeRms(actual, expected, step);
+  if (!(error <= 2 * tolerance) && report.difference.empty()) {
+    const std::string where = locate(actual, expected, step, tolerance);
+    report.difference =
+        std::string(what) + ": " + (where.empty() ? "many values differ by a little" : where);
+  }
+  return error;
+}
+
+static void demandZeros(const char *what, const Matrix &actual, const reference::Step &step,
+                        LaunchReport &report) {
+  const std::string where = locateInDeadRows(actual, step);
+  if (!where.empty() && report.difference.empty())
+    report.difference = std::string(what) + ": " + where;
+}
+
+Expected<LaunchReport> Comparison::compare(int64_t launch, LaunchValues &values) {
+  LaunchReport report;
+  report.launch = launch;
+  report.kernel = plan.launches[size_t(launch)].kernel;
+  if (launch == 0) {
+    auto expected = evaluator->embed(now);
+    if (!expected)
+      return expected.takeError();
+    report.residual = measure("residual", values.residual, *expected, now, report);
+    whole = std::move(*expected);
+  } else {
+    report.layer = plan.launches[size_t(launch)].layer;
+    if (Error error = compareLayer(residual, values, report))
+      return error;
+  }
+  demandZeros("residual", values.residual, now, report);
+  if (Error error = compareResult(launch, values, report))
+    return error;
+  residual = values.residual;
+  if (!isLast(launch) || options.layer)
+    return report;
+  auto logits = evaluator->head(whole, now);
+  if (!logits)
+    return logits.takeError();
+  whole = std::move(*logits);
+  report.whole =
+      measure("logits of the whole step", values.result, whole, now, report, kLogitsTolerance);
+  return report;
+}
+
+Error Comparison::compareLayer(const Matrix &before, LaunchValues &values, LaunchReport &report) {
+  const int64_t layer = report.layer;
+  reference::KernelLayer kernel{.residual = values.residual};
+  const bool routes = values.routerLogits.rows != 0;
+  if (routes) {
+    // The choice itself stays in shared memory: that it is this one shows in the residual.
+    auto chosen = evaluator->route(layer, values.routerLogits, now);
+    if (!chosen)
+      return chosen.takeError();
+    values.routing = std::move(*chosen);
+    kernel.logits = values.routerLogits;
+    kernel.ids = values.routing.ids;
+    kernel.weights = values.routing.weights;
+  }
+  const reference::ExpertIds *ids = routes ? &kernel.ids : nullptr;
+  KvStore cache = history(layer);
+  restore(cache, appended[size_t(layer)]);
+  auto compared = reference::compareLayer(*evaluator, layer, before, cache, now, kernel);
+  if (!compared)
+    return compared.takeError();
+  report.residual = compared->residual;
+  report.nearTies = compared->nearTies;
+  report.wrongRows = compared->wrongRows;
+  if (routes)
+    report.router = std::max(compared->logits, compared->weights);
+  // KV first: what is wrong there explains everything after it.
+  compareKv(cache, values, report);
+  if (!report.passes() && report.difference.empty()) {
+    // compareLayer gives numbers only; where it is comes from the same evaluation once more.
+    auto expected = evaluator->layer(layer, before, cache, now, ids);
+    if (!expected)
+      return expected.takeError();
+    if (routes) {
+      measure("router logits", kernel.logits, expected->routing->logits, now, report);
+      measure("expert weights", kernel.weights, expected->routing->weights, now, report);
+    }
+    measure("residual", values.residual, expected->residual, now, report);
+  }
+  return options.layer ? Error::success() : followWhole(layer, std::move(cache), ids);
+}
+
+/// The evaluator's own step goes on by a layer, with the kernels' routing. `cache`: the layer's
+/// history, and what the kernels put there in steps before.
+Error Comparison::followWhole(int64_t layer, KvStore cache, const reference::ExpertIds *routing) {
+  std::vector<Appended> &list = wholeAppended[size_t(layer)];
+  restore(cache, list); // the same positions as the kernels'
+  auto after = evaluator->layer(layer, whole, cache, now, routing);
+  if (!after)
+    return after.takeError();
+  whole = std::move(after->residual);
+  if (workload.steps > 1)
+    append(list, newKv(cache));
+  return Error::success();
+}
+
+/// Compares the step's new positions with the cache, and keeps the kernel's: later steps start from
+/// what is in the pages.
+void Comparison::compareKv(const KvStore &cache, const LaunchValues &values, LaunchReport &report) {
+  report.kv =
+      measure("keys, then values, of the new positions", values.kv, newKv(cache), now, report);
+  if (workload.steps > 1)
+    append(appended[size_t(report.layer)], values.kv);
+}
+
+Error Comparison::compareResult(int64_t launch, const LaunchValues &values, LaunchReport &report) {
+  auto expected = isLast(launch) ? evaluator->head(values.residual, now)
+                                 : evaluator->projections(launch, values.residual, now);
+  if (!expected)
+    return expected.takeError();
+  (isLast(launch) ? report.head : report.qkv) =
+      measure(isLast(launch) ? "logits" : "projections", values.result, *expected, now, report);
+  if (!isLast(launch))
+    demandZeros("projections", values.result, now, report);
+  return Error::success();
+}
+
+} // namespace megalith::check

@@ -1,0 +1,105 @@
+//===- Comparison.h - Launches against the evaluator -------------*- C++ -*-===//
+//
+// The reference's side of a check; needs no backend. A layer's history is made up when its launch
+// is compared and dropped behind it, so that long contexts of a deep model fit into memory.
+//
+//===----------------------------------------------------------------------===//
+#ifndef MEGALITH_TOOLS_CHECK_COMPARISON_H
+#define MEGALITH_TOOLS_CHECK_COMPARISON_H
+
+#include "models/reference/evaluator.h"
+#include "models/weights/weights.h"
+#include "runtime/plan.h"
+#include "tools/check/Report.h"
+#include "tools/check/Values.h"
+#include "tools/check/Workload.h"
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace megalith::check {
+
+struct ComparisonOptions {
+  uint32_t weightSeed = 1;
+  std::optional<int64_t> layer; ///< only this layer's launch, on a made-up residual
+  reference::Fault fault = reference::Fault::None; ///< planted, for tests that must fail
+  unsigned threads = 2;                            ///< of the evaluator
+};
+
+/// What a layer's launch alone starts from.
+struct LayerInputs {
+  reference::Matrix residual, qkv;
+};
+
+class Comparison {
+public:
+  /// Module and plan must outlive the comparison.
+  static llvm::Expected<std::unique_ptr<Comparison>>
+  create(mlir::ModuleOp module, const runtime::Plan &plan, const ComparisonOptions &options);
+
+  /// Plants another fault from now on.
+  llvm::Error plant(reference::Fault fault);
+
+  /// Starts a workload, then each of its steps in order; `sequences` are the step's.
+  void begin(const Workload &workload);
+  llvm::Error beginStep(const std::vector<runtime::StepSequence> &sequences);
+  const reference::Step &step() const { return now; }
+
+  /// Compares what a launch left; launches of a step in order, from the first that runs. Adds the
+  /// routing to `values`. Behind the last launch of a whole step its logits are compared with a
+  /// step of the evaluator that was given the kernels' routing.
+  llvm::Expected<LaunchReport> compare(int64_t launch, LaunchValues &values);
+  /// The logits of that step of the evaluator.
+  const reference::Matrix &wholeLogits() const { return whole; }
+
+  /// For options.layer: what its launch starts from, in the step begun.
+  llvm::Expected<const LayerInputs *> inputs();
+  /// The made-up history of a layer.
+  reference::KvStore history(int64_t layer) const;
+
+private:
+  using Matrix = reference::Matrix;
+  /// Keys, then values, of a position of a step before.
+  struct Appended {
+    int64_t sequence, position;
+    std::vector<double> kv;
+  };
+
+  Comparison(mlir::ModuleOp module, const runtime::Plan &plan, const ComparisonOptions &options)
+      : module(module), plan(plan), options(options), weights(options.weightSeed) {}
+
+  llvm::Error makeInputs(LayerInputs &made) const;
+  llvm::Error compareLayer(const Matrix &before, LaunchValues &values, LaunchReport &report);
+  llvm::Error followWhole(int64_t layer, reference::KvStore cache,
+                          const reference::ExpertIds *routing);
+  llvm::Error compareResult(int64_t launch, const LaunchValues &values, LaunchReport &report);
+  void compareKv(const reference::KvStore &cache, const LaunchValues &values, LaunchReport &report);
+  Matrix newKv(const reference::KvStore &cache) const;
+  void append(std::vector<Appended> &list, const Matrix &kv) const;
+  void restore(reference::KvStore &cache, const std::vector<Appended> &list) const;
+  bool isLast(int64_t launch) const { return launch + 1 == int64_t(plan.launches.size()); }
+
+  mlir::ModuleOp module;
+  const runtime::Plan &plan;
+  ComparisonOptions options;
+  models::HashedWeights weights;
+  std::optional<reference::Evaluator> evaluator;
+
+  Workload workload;
+  reference::Step now;
+  Matrix residual; ///< that the launch before left
+  Matrix whole;    ///< of the evaluator's own step: its residual, in the end its logits
+  /// By layer: what the kernels put into the pages in steps before, and what the evaluator's own
+  /// steps would have put there.
+  std::vector<std::vector<Appended>> appended, wholeAppended;
+  /// By workload, its seed and the step: the evaluator takes long over a real layer's.
+  std::map<std::tuple<std::string, uint32_t, std::vector<int64_t>>, LayerInputs> madeInputs;
+};
+
+} // namespace megalith::check
+
+#endif // MEGALITH_TOOLS_CHECK_COMPARISON_H
