@@ -94,7 +94,7 @@ def VerifyTask : Pass<"task-verify", "::mlir::ModuleOp"> {
   let description = [{
     Works on role regions, so on the very waits and signals that are emitted: arrivals of every edge; then each
     role unrolled on every SM and run abstractly, for the largest value of every symbol and for `random-cases`
-    smaller choices. passes/verify/Machine.h says what is checked. Changes nothing.
+    smaller choices. passes/verify/README.md says what is checked. Changes nothing.
   }];
   let options = [
     Option<"randomCases", "random-cases", "int", "8", "smaller choices of the symbols to run besides the largest">,

@@ -8,7 +8,7 @@ using namespace megalith::verify;
 Globals::Globals(const Program &program, const Valuation &valuation, ArrayRef<const Summary *> runs,
                  Faults &faults)
     : program(program), valuation(valuation), runs(runs), faults(faults),
-      touched(program.globals.size()) {
+      touched(program.globals.size()), reached(program.globals.size()) {
   for (int role = 0; role < kRoles; ++role)
     collect(role);
 }
@@ -109,6 +109,8 @@ std::optional<Rect> Globals::join(const Site &site, size_t level) {
   for (size_t i = level; i < site.loops.size() && isKnown; ++i)
     isKnown = nest.enter(program, valuation, *site.loops[i], dims.data());
   std::optional<Rect> rect;
+  if (isKnown && !nest.neverRuns())
+    reached[site.access->decl] = true;
   if (isKnown)
     rect = isBoundsOnly(site) ? nest.hull(dims.data()) : nest.join(dims.data());
   if (rect)
@@ -167,12 +169,11 @@ void Globals::checkUnwaited(int64_t sm) {
 }
 
 void Globals::checkEnds() {
-  for (auto [global, planes] : llvm::zip(program.globals, touched)) {
-    const bool isComplete = planes.isComplete(global.rows, global.cols);
-    if (global.kind == Global::Weights && !isComplete)
+  for (auto [global, planes, isReached] : llvm::zip(program.globals, touched, reached)) {
+    const bool isComplete = !planes.empty() && planes.isComplete(global.rows, global.cols);
+    if (global.kind == Global::Weights && isReached && !isComplete)
       faults.at(global.op, 0) << "has blocks that no SM streams; expected each exactly once";
-    if (global.kind == Global::Buffer && global.mutability == Mutability::Written &&
-        (planes.empty() || !isComplete))
+    if (global.kind == Global::Buffer && global.mutability == Mutability::Written && !isComplete)
       faults.at(global.op, 0) << "is not written everywhere; expected each element exactly once";
   }
 }

@@ -15,6 +15,8 @@ public:
   bool enter(const Program &program, const Valuation &valuation, const Loop &loop,
              const int64_t *dims);
 
+  /// Whether a loop of the nest never runs.
+  bool neverRuns() const { return isEmpty; }
   /// The union of the rectangles, if they are apart from each other, join to one rectangle, and are
   /// behind the same row of a table; else nothing. Empty if all are.
   std::optional<Rect> join(const int64_t *dims) const;

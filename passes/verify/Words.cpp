@@ -114,6 +114,7 @@ void Words::publish(Thread &thread, const Instr &instr, const int64_t *dims) {
     if (!publishes(access))
       continue;
     Exchange &exchange = exchanges[access.decl];
+    exchange.isPublished = true;
     if (--exchange.publicationsLeft == 0) {
       for (Thread *waiting : exchange.waitingForAll)
         enqueue(*waiting);
@@ -154,9 +155,9 @@ void Words::wake(Exchange &exchange, const Planes::Key &key, const Rect &rect) {
 void Words::checkEnds() {
   for (auto [global, exchange] : llvm::zip(program.globals, exchanges)) {
     auto op = dyn_cast<ExchangeOp>(global.op);
-    if (!op || exchange.words.empty())
+    if (!op || !exchange.isPublished)
       continue;
-    if (!exchange.words.isComplete(global.rows, global.cols))
+    if (exchange.words.empty() || !exchange.words.isComplete(global.rows, global.cols))
       faults.at(op, 0) << "has words that no role publishes; expected each exactly once";
     if (!op.isCrossing() && !exchange.isPolled)
       faults.at(op, 0) << "is published but never polled";

@@ -40,7 +40,7 @@ private:
   struct Exchange {
     Planes words;
     int64_t publicationsLeft = 0;
-    bool isPolled = false;
+    bool isPublished = false, isPolled = false;
     /// Threads that wait for a word, by (plane, row, column), and for every publication.
     std::map<std::pair<Planes::Key, std::pair<int64_t, int64_t>>, std::vector<Thread *>> waiting;
     std::vector<Thread *> waitingForAll;
