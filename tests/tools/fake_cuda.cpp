@@ -1,16 +1,22 @@
-//===- fake_cuda.cpp - A libcuda.so.1 for dry runs of megalith bench ------===//
+//===- fake_cuda.cpp - A libcuda.so.1 for dry runs without a GPU ----------===//
 //
 // Device memory is host memory. The fill kernels run on the CPU by the code that the GPU would run;
 // a plan's kernels compute nothing, but the numbers of their launches are checked: each step
 // descriptor must count up by ones, whether launches come one by one, in a stream or from a graph.
 //
+// Calibration kernels leave made-up samples.
+//
 //   FAKE_MEMORY_MB   size of the device (16384)
 //   FAKE_FAULT_AT    the launch with this number leaves a fault record, and the context is lost
 //   FAKE_CHANGING    buffer slot: the kernel "last" stores the launch number there
+//   FAKE_FAULT_IN    the calibration kernel of this name does likewise
+//   FAKE_WRONG_IN    that of this name reports three wrong words on SM 1
+//   FAKE_NO_FILLS    memory is not filled with words: nobody looks at it
 //
 //===----------------------------------------------------------------------===//
 
 #include "runtime/device_fill.cuh"
+#include "tests/gpu/calibrate/job.h"
 #include "tools/bench/device_tools.cuh"
 
 #include <chrono>
@@ -95,6 +101,32 @@ void advance(const LaunchArgs &args) {
   ++list->steps;
 }
 
+bool named(const char *variable, const std::string &name) {
+  const char *text = std::getenv(variable);
+  return text && name == text;
+}
+
+void runCalibration(const std::string &name, const LaunchArgs &args) {
+  if (named("FAKE_FAULT_IN", name)) {
+    *args.fault = {.valid = 1, .edge = 7, .sm = 5, .warp = 2, .launch = 3, .expected = 1};
+    fake.lost = true;
+    return;
+  }
+  const auto &job = *static_cast<const calibrate::Job *>(args.buffer[calibrate::kJob]);
+  auto *samples = static_cast<calibrate::Sample *>(args.buffer[calibrate::kSamples]) +
+                  args.launch_in_step * job.sms;
+  for (uint32_t sm = 0; sm < job.sms; ++sm) {
+    calibrate::Sample &sample = samples[sm];
+    sample.begin = 1'000'000 + 50'000 * args.launch_in_step;
+    sample.end = sample.begin + 5'000 + 100 * job.rounds;
+    sample.pieces = job.rounds;
+    sample.wrong = sm == 1 && named("FAKE_WRONG_IN", name) ? 3 : 0;
+    const uint64_t after[] = {1'000, 5'000, 2'000, 3'000, 4'000}; // as the stamps of a hop
+    for (int i = 0; i < 5; ++i)
+      sample.sum[i] = sample.begin + after[i];
+  }
+}
+
 /// What a launch does; parameters are taken now, as a launch does.
 Work workOf(const std::string &name, const void *parameter) {
   if (name == "megalith_read")
@@ -116,7 +148,10 @@ Work workOf(const std::string &name, const void *parameter) {
           reinterpret_cast<FillPiece *>(job.pool)[int64_t(job.pages[page]) * pieces + i] =
               fill_page_piece(job, page, i);
     };
-  return [name, args = *static_cast<const LaunchArgs *>(parameter)] { runPlanKernel(name, args); };
+  const auto args = *static_cast<const LaunchArgs *>(parameter);
+  if (name.starts_with("calibrate_"))
+    return [name, args] { runCalibration(name, args); };
+  return [name, args] { runPlanKernel(name, args); };
 }
 
 Status state() {
@@ -223,7 +258,8 @@ FAKE cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *) {
   return state();
 }
 FAKE cuMemsetD32Async(uint64_t to, unsigned word, size_t count, void *) {
-  std::fill_n(reinterpret_cast<uint32_t *>(to), count, word);
+  if (!std::getenv("FAKE_NO_FILLS"))
+    std::fill_n(reinterpret_cast<uint32_t *>(to), count, word);
   return state();
 }
 FAKE cuModuleLoadData(void **module, const void *) {

@@ -11,7 +11,7 @@ import pytest
 MEGALITH = os.path.abspath("tools/megalith/megalith")
 CONFIG = os.path.abspath("models/configs/qwen3-moe-small.test.json")
 M0 = os.path.abspath("tests/ir/task/m0.mlir")
-COMMANDS = ["import", "compile", "run", "bench", "verify"]
+COMMANDS = ["import", "compile", "run", "bench", "calibrate", "verify"]
 
 
 def megalith(*words, cwd=None):
@@ -27,7 +27,7 @@ def replaced(words, folder):
 # The command line, the exit code, and what the line on stderr must say.
 MISTAKES = [
     # Which command.
-    ("", 2, "expected a command (import, compile, run, bench, verify"),
+    ("", 2, "expected a command (import, compile, run, bench, calibrate, verify"),
     ("imports CONFIG", 2, "got 'imports', did you mean import?"),
     ("frobnicate", 2, "got 'frobnicate'; see megalith --help"),
     ("--rows 1 import CONFIG", 2, "expected a command"),
@@ -149,7 +149,7 @@ def test_help(command):
     for flag in ["--help", "-h"]:
         done = megalith(command, flag)
         assert done.returncode == 0 and done.stderr == ""
-        assert f"usage: megalith {command} <" in done.stdout
+        assert f"usage: megalith {command} " + ("[" if command == "calibrate" else "<") in done.stdout
         assert f"\nexample:\n  megalith {command} " in done.stdout
         assert max(map(len, done.stdout.splitlines())) <= 110
 

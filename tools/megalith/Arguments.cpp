@@ -41,6 +41,8 @@ Expected<Arguments> Arguments::parse(const Syntax &syntax, ArrayRef<StringRef> w
   for (size_t i = 0; i < words.size(); ++i) {
     StringRef word = words[i];
     if (!word.starts_with("-")) {
+      if (syntax.positional.empty())
+        return failure(Exit::CommandLine, "expected options only but got '{0}'{1}", word, mend);
       if (!arguments.position.empty())
         return failure(Exit::CommandLine, "expected one {0} but got '{1}' and '{2}'{3}",
                        syntax.positional, arguments.position, word, mend);
@@ -75,7 +77,7 @@ Expected<Arguments> Arguments::parse(const Syntax &syntax, ArrayRef<StringRef> w
     if (!arguments.values.try_emplace(option->name, value).second)
       return failure(Exit::CommandLine, "{0} is given twice; give it once", dashed(name));
   }
-  if (arguments.position.empty())
+  if (arguments.position.empty() && !syntax.positional.empty())
     return failure(Exit::CommandLine, "expected {0} but got nothing; for example: {1}",
                    syntax.positional, syntax.example);
   for (const Option &option : syntax.options)
@@ -157,11 +159,13 @@ std::string helpText(const Syntax &syntax) {
       required += " " + usageOf(option);
   }
   os << "megalith " << syntax.command << ": " << syntax.summary << "\n\nusage: megalith "
-     << syntax.command << " " << syntax.positional << required << " [options]\n\n";
+     << syntax.command << (syntax.positional.empty() ? "" : " ") << syntax.positional << required
+     << " [options]\n\n";
   auto line = [&](StringRef left, StringRef right) {
     os << "  " << left_justify(left, width) << "  " << right << "\n";
   };
-  line(syntax.positional, syntax.positionalHelp);
+  if (!syntax.positional.empty())
+    line(syntax.positional, syntax.positionalHelp);
   for (const Option &option : syntax.options)
     line(usageOf(option), option.help);
   os << "\nexample:\n  " << syntax.example << "\n";

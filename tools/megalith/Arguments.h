@@ -32,7 +32,7 @@ struct Option {
 struct Syntax {
   llvm::StringRef command;
   llvm::StringRef summary;        ///< half a sentence
-  llvm::StringRef positional;     ///< "<config.json>"; every command takes exactly one
+  llvm::StringRef positional;     ///< "<config.json>"; a command takes exactly one, or ("") none
   llvm::StringRef positionalHelp; ///< half a sentence
   llvm::ArrayRef<Option> options;
   llvm::StringRef example; ///< a command line that works from the checkout's root

@@ -18,6 +18,7 @@ struct Command {
 };
 
 extern const Command kBench;
+extern const Command kCalibrate;
 extern const Command kCompile;
 extern const Command kImport;
 extern const Command kRun;

@@ -1,0 +1,72 @@
+//===- StageMeasures.cpp - Hops of routing and merging --------------------===//
+
+#include "tools/calibrate/Measures.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+using llvm::Expected;
+using llvm::formatv;
+
+namespace megalith::calibrate {
+
+constexpr uint32_t kSms = 128;
+
+/// us a hop, and ns of its parts.
+static Expected<std::vector<double>> route(Session &session, const char *kernel, uint32_t pieces) {
+  const Job job = {.sms = kSms, .rounds = 200, .warmup = 10, .piece = kPieceBytes, .burst = pieces};
+  auto samples = session.run(kernel, job);
+  if (!samples)
+    return samples.takeError();
+  const auto between = [&](int from, int to) {
+    // Sums of times: only their difference is small.
+    double sum = 0;
+    for (const Sample &s : *samples)
+      sum += double(int64_t(s.sum[to] - s.sum[from]));
+    return std::max(sum / kSms / job.rounds, 0.0);
+  };
+  return std::vector<double>{meanOf(*samples, [](const Sample &s) { return s.end - s.begin; }) /
+                                 job.rounds / 1000,
+                             between(0, 1), between(1, 2), between(2, 3)};
+}
+
+static Expected<std::vector<double>> gather(Session &session, const char *kernel) {
+  const Job job = {.sms = kSms, .rounds = 200, .warmup = 10};
+  auto samples = session.run(kernel, job);
+  if (!samples)
+    return samples.takeError();
+  return std::vector<double>{meanOf(*samples, [](const Sample &s) { return s.end - s.begin; }) /
+                             job.rounds / 1000};
+}
+
+void addStages(Measures &measures) {
+  const struct {
+    const char *name, *kernel, *how;
+    uint32_t pieces;
+  } routes[] = {
+      {"route.pieces1", "calibrate_route", "", 1},
+      {"route.pieces4", "calibrate_route", "", 4},
+      {"route.tight.pieces1", "calibrate_route_tight", ", polled tightly", 1},
+  };
+  for (const auto &r : routes) {
+    const std::string name = r.name;
+    measures.push_back(
+        {{{name, "us"},
+          {name + ".logits", "ns"},
+          {name + ".topk", "ns"},
+          {name + ".first_piece", "ns"}},
+         formatv("128 logits all to all{0}, top 8, table, {1} pieces of 16 KB of the first expert "
+                 "an SM; then published to polled, polled to the producer knowing the expert, that "
+                 "to its first piece",
+                 r.how, r.pieces),
+         [=](Session &session) { return route(session, r.kernel, r.pieces); }});
+  }
+  measures.push_back({{{"merge.32x11", "us"}},
+                      "partial results of a KV head's 32 SMs: 5.6 KB of epoch words published and "
+                      "5.6 KB gathered an SM",
+                      [](Session &session) { return gather(session, "calibrate_gather_32x11"); }});
+  measures.push_back({{{"merge.32x6", "us"}}, "the same with 3 KB", [](Session &session) {
+                        return gather(session, "calibrate_gather_32x6");
+                      }});
+}
+
+} // namespace megalith::calibrate
