@@ -71,7 +71,21 @@ static void addRestart(Measures &measures, const std::string &name, Job job, std
                       [=](Session &session) { return burst(session, job); }});
 }
 
+/// The same span of the data over and over: address translation is part of what memory costs.
+static void addSpan(Measures &measures, uint32_t gigabytes) {
+  const Job job = {.sms = 132, .window = 8, .piece = kPieceBytes, .pieces = gigabytes << 16};
+  measures.push_back(
+      {{{formatv("hbm.span{0}g", gigabytes), "GB/s"}},
+       formatv("132 SMs read 16 GB within the same {0} GB in every run, 8 pieces of "
+               "16 KB in flight an SM",
+               gigabytes),
+       [=](Session &session) { return readRate(session, job, (int64_t{16} << 30) / 132); },
+       3});
+}
+
 void addMemory(Measures &measures) {
+  for (uint32_t gigabytes : {1u, 2u, 4u, 8u, 16u})
+    addSpan(measures, gigabytes);
   for (uint32_t sms : {128u, 132u})
     for (uint32_t window : {1u, 2u, 3u, 4u, 6u, 8u, 12u})
       addRead(measures, sms, window, kPieceBytes);

@@ -187,6 +187,9 @@ Expected<std::vector<Sample>> Session::run(StringRef kernel, Job job, Chain chai
     job.pieces = std::bit_floor(uint32_t(bytes / job.piece));
     job.start = ++runs * 0x9E3779B1u; // data that the L2 of the run before does not hold
   }
+  if (int64_t(job.pieces) * job.piece > bytes)
+    return problem("{0}: needs {1} MiB of data, the GPU's memory had room for {2}", kernel,
+                   (int64_t(job.pieces) * job.piece) >> 20, bytes >> 20);
   assert(int64_t(job.sms) * chain.launches <= kMostSamples);
   MEGALITH_TRY(function, find(kernel));
   if (Error error = driver->copyToDevice(jobs, &job, sizeof job))
