@@ -82,7 +82,7 @@ def test_a_part_is_measured_alone(calibrate):
 def test_too_little_memory_is_told(calibrate):
     done = calibrate(FAKE_MEMORY_MB="1024")
     assert done.returncode == 4
-    assert "expected 3 GiB of free device memory but got 1024 MiB" in done.stderr
+    assert "expected 5120 MiB of free device memory but got 1024;" in done.stderr
 
 
 def test_without_a_gpu(tmp_path):

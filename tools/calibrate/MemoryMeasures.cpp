@@ -84,7 +84,7 @@ static void addSpan(Measures &measures, uint32_t gigabytes) {
 }
 
 void addMemory(Measures &measures) {
-  for (uint32_t gigabytes : {1u, 2u, 4u, 8u, 16u})
+  for (uint32_t gigabytes : {1u, 2u, 4u})
     addSpan(measures, gigabytes);
   for (uint32_t sms : {128u, 132u})
     for (uint32_t window : {1u, 2u, 3u, 4u, 6u, 8u, 12u})

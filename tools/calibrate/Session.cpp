@@ -20,7 +20,8 @@ using megalith::runtime::problem;
 namespace megalith::calibrate {
 
 constexpr unsigned kSmem = 232448; ///< all of an SM's: one CTA each
-constexpr int64_t kMostData = int64_t{16} << 30, kWordBytes = int64_t{256} << 20;
+constexpr int64_t kLeastData = int64_t{4} << 30, kMostData = int64_t{16} << 30,
+                  kWordBytes = int64_t{256} << 20;
 constexpr int64_t kEmptyBytes = int64_t{16} << 20; ///< what the hops of one launch may take
 constexpr int64_t kCounterBytes = 64 * 1024, kMostSamples = 32768;
 constexpr uint64_t kDeadlineNs = 500'000'000;
@@ -106,11 +107,11 @@ Error Session::load(const runtime::Nvrtc &compiler, StringRef target) {
 
 Error Session::allocate() {
   MEGALITH_TRY(available, driver->freeBytes());
-  bytes = std::min(kMostData, (*available - 2 * kWordBytes) / 2) / (1 << 20) * (1 << 20);
-  if (bytes < int64_t{1} << 30)
-    return problem("expected 3 GiB of free device memory but got {0} MiB; end other programs on "
-                   "this GPU",
-                   *available >> 20);
+  bytes = std::min(kMostData, *available - (int64_t{1} << 30)) / (1 << 20) * (1 << 20);
+  if (bytes < kLeastData)
+    return problem("expected {0} MiB of free device memory but got {1}; end other programs on this "
+                   "GPU",
+                   (kLeastData >> 20) + 1024, *available >> 20);
   const std::pair<Driver::Address *, int64_t> parts[] = {
       {&step, sizeof(StepDescriptor)},
       {&jobs, sizeof(Job)},
