@@ -129,14 +129,17 @@ llvm::Expected<std::string> emitOrExplain(KernelOp kernel, const EmitOptions &op
 }
 
 /// The kernel of each launch of a step.
-std::vector<std::string> launchesOf(ModuleOp module, ArrayRef<KernelOp> kernels) {
-  std::vector<std::string> launches;
-  if (auto names = module->getAttrOfType<ArrayAttr>("megalith.launches"))
+std::vector<LaunchRequest> launchesOf(ModuleOp module, ArrayRef<KernelOp> kernels) {
+  std::vector<LaunchRequest> launches;
+  if (auto names = module->getAttrOfType<ArrayAttr>(kLaunchesAttr))
     for (auto name : names.getAsRange<FlatSymbolRefAttr>())
-      launches.push_back(name.getValue().str());
+      launches.push_back({name.getValue().str(), {}});
   else
     for (KernelOp kernel : kernels)
-      launches.push_back(kernel.getSymName().str());
+      launches.push_back({kernel.getSymName().str(), {}});
+  if (auto layers = module->getAttrOfType<DenseI64ArrayAttr>(kLaunchLayersAttr))
+    for (auto [launch, layer] : llvm::zip(launches, layers.asArrayRef()))
+      launch.layer = layer;
   return launches;
 }
 
@@ -158,7 +161,8 @@ public:
     artifact.plan = std::move(printed.plan);
     sources = std::move(printed.sources);
     SmallString<128> folder(options.outDir);
-    llvm::sys::path::append(folder, artifact.plan.target, "rows" + Twine(artifact.plan.rows));
+    llvm::sys::path::append(folder, artifact.plan.target,
+                            runtime::artifactName(artifact.plan.rows, artifact.plan.launchMode));
     artifact.folder = folder.str().str();
     if (llvm::Error error = staging.create(folder))
       return error;

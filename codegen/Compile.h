@@ -19,7 +19,7 @@
 namespace megalith {
 
 struct CompileOptions {
-  std::string outDir; ///< the artifact is `<outDir>/<target>/rows<N>`
+  std::string outDir; ///< the artifact is `<outDir>/<target>/` and runtime::artifactName
   EmitOptions emit;   ///< what banners say
   bool cubins = true; ///< false: no NVRTC; the plan then has no cubins and no resources
   /// (pass, IR after it), in order, saved as ir/NN-<pass>.mlir. None: no folder ir.
@@ -29,7 +29,7 @@ struct CompileOptions {
 };
 
 struct Artifact {
-  std::string folder; ///< `<outDir>/<target>/rows<N>`
+  std::string folder; ///< `<outDir>/<target>/rows<N>`, or `…-per-stage`
   runtime::Plan plan; ///< as written, with resources
 };
 

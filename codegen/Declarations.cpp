@@ -20,7 +20,7 @@ namespace megalith {
 
 SmallVector<EdgeOp> mbarrierEdges(KernelOp kernel) {
   SmallVector<EdgeOp> edges = kernel.edges();
-  llvm::erase_if(edges, [](EdgeOp edge) { return edge.getKind() == EdgeKind::Words; });
+  llvm::erase_if(edges, [](EdgeOp edge) { return edge.isGlobal(); });
   return edges;
 }
 
@@ -124,7 +124,7 @@ static LogicalResult emitGlobal(BufferOp buffer, Writer &out) {
 
 static void emitExchange(ExchangeOp exchange, Writer &out) {
   const std::string name = ("using " + exchange.getSymName() + " = ").str();
-  if (exchange.getWord() == WordKind::Epoch)
+  if (exchange.hasTriples())
     out.line(name + "Epochs<" + Twine(exchange.getSlot()) + ", " +
              Twine(exchange.rows() * exchange.wordsPerRow() / 4) + ">;");
   else
@@ -174,18 +174,29 @@ static void emitEdge(EdgeOp edge, const Twine &base, StringRef remark, Writer &o
   out.close("};");
 }
 
+/// The header's base of the edge of such an exchange.
+static StringRef baseOf(ExchangeOp exchange) {
+  switch (exchange.getWord()) {
+  case WordKind::Sentinel:
+    return "WordsEdge";
+  case WordKind::Epoch:
+    return "EpochEdge";
+  case WordKind::Plain:
+  case WordKind::Triple:
+    return "LaunchEdge";
+  }
+  llvm_unreachable("no such word");
+}
+
 static LogicalResult emitEdges(KernelOp kernel, Writer &out) {
   for (EdgeOp edge : kernel.edges()) {
     const std::string id = std::to_string(edge.getId());
-    if (edge.getKind() == EdgeKind::Words) {
+    if (edge.isGlobal()) {
       for (auto exchange : kernel.getOps<ExchangeOp>())
-        if (exchange.getEdge() == edge.getSymName()) {
-          const bool isEpoch = exchange.getWord() == WordKind::Epoch;
-          emitEdge(edge,
-                   (isEpoch ? "EpochEdge<" : "WordsEdge<") + id + ", " + exchange.getSymName() +
-                       ">",
-                   ", words of all SMs", out);
-        }
+        if (exchange.getEdge() == edge.getSymName())
+          emitEdge(edge, baseOf(exchange) + "<" + id + ", " + exchange.getSymName() + ">",
+                   exchange.isSelfValidating() ? ", words of all SMs" : ", of a launch before",
+                   out);
       continue;
     }
     FailureOr<int64_t> offset = offsetOf(edge, edge.getOffset());

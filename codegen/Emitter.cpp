@@ -67,7 +67,8 @@ static void emitBanner(KernelOp kernel, const EmitOptions &options, Writer &out)
 }
 
 static void emitKernelFunction(KernelOp kernel, Writer &out) {
-  out.open("MEGALITH_KERNEL(" + kernel.getSymName() + ") {");
+  out.open((kernel.getResidents() > 1 ? "MEGALITH_KERNEL_OF_TWO(" : "MEGALITH_KERNEL(") +
+           kernel.getSymName() + ") {");
   out.line("Cta cta(args);");
   out.line("start_delay(cta);");
   std::string edges;

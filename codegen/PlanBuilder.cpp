@@ -44,7 +44,7 @@ class Builder {
 public:
   Builder(ArrayRef<KernelOp> kernels, const ModelFacts &facts) : kernels(kernels), facts(facts) {}
 
-  llvm::Expected<Plan> build(ArrayRef<std::string> launches) {
+  llvm::Expected<Plan> build(ArrayRef<LaunchRequest> launches) {
     if (kernels.empty())
       return problem("no kernels to make a plan of");
     KernelOp first = kernels.front();
@@ -91,13 +91,13 @@ private:
     return llvm::Error::success();
   }
 
-  /// Launch 0 comes before layer 0, so launch i > 0 is of layer i - 1.
-  void addLaunches(ArrayRef<std::string> launches) {
+  /// Launch 0 comes before layer 0, so launch i > 0 is of layer i - 1 where nothing else is said.
+  void addLaunches(ArrayRef<LaunchRequest> launches) {
     int64_t layer = 0;
-    for (const std::string &name : launches) {
-      plan.launches.push_back({name, std::min(layer, plan.layers - 1)});
-      const runtime::Kernel *kernel = plan.kernel(name);
-      layer += !(kernel && embeds.count(name));
+    for (const LaunchRequest &launch : launches) {
+      plan.launches.push_back(
+          {launch.kernel, std::min(launch.layer.value_or(layer), plan.layers - 1)});
+      layer += !embeds.count(launch.kernel);
     }
   }
 
@@ -116,6 +116,8 @@ private:
     out.smemBytes = *kernel.getSmemBytes();
     if (kernel.getKind() == "embed")
       embeds.insert(out.name);
+    if (kernel.getKind() == kStageKernelKind)
+      plan.launchMode = runtime::LaunchMode::PerStage;
     for (EdgeOp edge : kernel.edges()) {
       std::string to;
       llvm::interleave(
@@ -289,9 +291,21 @@ private:
   llvm::Error addExchange(ExchangeOp exchange, runtime::Kernel &kernel) {
     runtime::Buffer out;
     out.name = exchange.getSymName().str();
-    const bool isEpoch = exchange.getWord() == WordKind::Epoch;
-    out.kind = isEpoch ? BufferKind::Epoch : BufferKind::Words;
-    out.init = isEpoch ? BufferInit::Zero : BufferInit::Empty;
+    switch (exchange.getWord()) {
+    case WordKind::Sentinel:
+      out.kind = BufferKind::Words;
+      out.init = BufferInit::Empty;
+      break;
+    case WordKind::Epoch:
+      out.kind = BufferKind::Epoch;
+      out.init = BufferInit::Zero;
+      break;
+    case WordKind::Plain:
+    case WordKind::Triple: // written before it is read, or the poison shows
+      out.kind = BufferKind::Scratch;
+      out.init = BufferInit::Poison;
+      break;
+    }
     out.bytes = exchange.byteSize() / exchange.getSets();
     out.sets = exchange.getSets();
     out.crossing = exchange.isCrossing();
@@ -311,7 +325,7 @@ private:
 
 } // namespace
 
-llvm::Expected<Plan> buildPlan(ArrayRef<KernelOp> kernels, ArrayRef<std::string> launches,
+llvm::Expected<Plan> buildPlan(ArrayRef<KernelOp> kernels, ArrayRef<LaunchRequest> launches,
                                const ModelFacts &facts) {
   return Builder(kernels, facts).build(launches);
 }

@@ -13,6 +13,7 @@
 #include "mlir/IR/BuiltinOps.h"
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,16 +27,21 @@ struct ModelFacts {
   std::map<std::string, std::vector<int64_t>> tensors;
 };
 
+/// One launch of a step.
+struct LaunchRequest {
+  std::string kernel;
+  std::optional<int64_t> layer; ///< by default that of its place after the embed launch
+};
+
 /// The facts of a module that holds a moe.step and its moe.weights.
 ModelFacts collectFacts(mlir::ModuleOp module, llvm::StringRef model);
 
 /// The plan of one step over `kernels`, which are for one target, SM count and rows bucket.
-/// `launches` names the kernel of each launch in order; a launch works on the layer of its place
-/// after the embed launch. Declarations of the same name in several kernels are one buffer or
-/// weight of the plan. Files are named "kernels/<kernel>.cu"; resources and cubins stay empty. The
-/// error says what is missing or contradicts itself.
+/// `launches`: each launch in order. Declarations of the same name in several kernels are one
+/// buffer or weight of the plan. Files are named "kernels/<kernel>.cu"; resources and cubins stay
+/// empty. The error says what is missing or contradicts itself.
 llvm::Expected<runtime::Plan> buildPlan(llvm::ArrayRef<task::KernelOp> kernels,
-                                        llvm::ArrayRef<std::string> launches,
+                                        llvm::ArrayRef<LaunchRequest> launches,
                                         const ModelFacts &facts);
 
 } // namespace megalith

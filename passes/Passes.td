@@ -11,6 +11,19 @@ class Task_Pass<string name, string op> : Pass<name, op> {
   let dependentDialects = ["::megalith::task::TaskDialect"];
 }
 
+def CutStages : Pass<"task-cut-stages", "::mlir::ModuleOp"> {
+  let summary = "each stage becomes a kernel of its own (--launch=per-stage)";
+  let description = [{
+    The kernels of a step fall apart into one kernel a stage, equal ones once, launched in the order of the stages:
+    `megalith.launches` names the kernel of each launch, `megalith.launch_layers` its layer. Values between stages
+    become `by_launch`: written in one launch, read in later ones. Routing is done again in every kernel that needs
+    it, and a stage that shared another's rows in shared memory brings and norms them itself.
+
+    Errors: exchanges or role regions are there already; a stage reads weights of two layers.
+  }];
+  let dependentDialects = ["::megalith::task::TaskDialect"];
+}
+
 def MaterializeExchanges : Task_Pass<"task-materialize-exchanges", "::megalith::task::KernelOp"> {
   let summary = "values between stages become exchanges, one words edge each";
   let description = [{
@@ -45,7 +58,8 @@ def SelectProtocol : Task_Pass<"task-select-protocol", "::mlir::ModuleOp"> {
   let summary = "how each dependence synchronises: words, epochs, mbarriers";
   let description = [{
     Exchanges of fp32 become epoch words where the words written depend on the step (attention's partial results) or
-    a set is larger than 64 KB, too large to re-arm. Hand-offs between roles of one SM get mbarrier edges, and credit
+    a set is larger than 64 KB, too large to re-arm. Where the end of a launch hands an exchange on, its words stay
+    plain, or triples where they would have been epochs. Hand-offs between roles of one SM get mbarrier edges, and credit
     edges where slots are filled again. Every kernel of the module gets every sentinel exchange of the module, so that
     each launch re-arms what the next one writes.
 
@@ -61,6 +75,9 @@ def PlanMemory : Task_Pass<"task-plan-memory", "::megalith::task::KernelOp"> {
     `@attention_done` and `@merge_done`); if it is still less than half, slots become single too,
     attention's first.
 
+    With `residents` 2 a kernel that leaves its ring half of `ring-floor` in half of the SM's shared memory gets that
+    and `residents = 2`; others get all of it.
+
     Error: the kernel does not fit, by rows bucket, model, target and bytes. The model's name is the module's attribute
     `megalith.model`.
   }];
@@ -69,6 +86,7 @@ def PlanMemory : Task_Pass<"task-plan-memory", "::megalith::task::KernelOp"> {
     Option<"reserve", "reserve", "int64_t", "1024", "Bytes left unused">,
     Option<"ringFloor", "ring-floor", "int64_t", "98304", "Bytes of ring worth sharing other bytes for">,
     Option<"ringSlots", "ring-slots", "int64_t", "64", "Most slots of the ring">,
+    Option<"residents", "residents", "int64_t", "1", "CTAs of consecutive launches that an SM should hold, 1 or 2">,
   ];
 }
 

@@ -25,6 +25,9 @@ std::vector<std::unique_ptr<mlir::Pass>> pipelinePasses(const PipelineOptions &o
   // decide which SM reads what from which.
   add(createChooseTiles());
   add(createAssignSms());
+  // Stages on their own hand each other values by the end of a launch, which changes all below.
+  if (options.launch == LaunchMode::PerStage)
+    add(createCutStages());
 
   // Waiting for what. Exact dependences need tiles in their places; a wait that another implies is
   // dropped before it gets a protocol.
@@ -36,7 +39,7 @@ std::vector<std::unique_ptr<mlir::Pass>> pipelinePasses(const PipelineOptions &o
   // what is left.
   add(createPlanStreams());
   add(createSelectProtocol());
-  add(createPlanMemory());
+  add(createPlanMemory({.residents = options.launch == LaunchMode::PerStage ? 2 : 1}));
 
   // All decisions are made: write them down as straight lines of each warp role, which is what is
   // proved and printed.
@@ -58,6 +61,11 @@ struct CommandLineOptions : mlir::PassPipelineOptions<CommandLineOptions> {
                              llvm::cl::init(PipelineOptions().target)};
   Option<int64_t> sms{*this, "sms", llvm::cl::desc("SMs, one CTA on each"),
                       llvm::cl::init(PipelineOptions().sms)};
+  Option<LaunchMode> launch{
+      *this, "launch", llvm::cl::desc("what one launch computes"),
+      llvm::cl::init(PipelineOptions().launch),
+      llvm::cl::values(clEnumValN(LaunchMode::Fused, "fused", "a layer"),
+                       clEnumValN(LaunchMode::PerStage, "per-stage", "a stage of a layer"))};
 };
 
 } // namespace
@@ -67,7 +75,8 @@ void registerPipelines() {
   mlir::PassPipelineRegistration<CommandLineOptions>(
       "megalith-pipeline", "from a module with a moe.step to kernels at role level",
       [](mlir::OpPassManager &manager, const CommandLineOptions &options) {
-        for (auto &pass : pipelinePasses({.target = options.target, .sms = options.sms}))
+        for (auto &pass : pipelinePasses(
+                 {.target = options.target, .sms = options.sms, .launch = options.launch}))
           addTo(manager, std::move(pass));
       });
 }

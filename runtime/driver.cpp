@@ -29,7 +29,8 @@ enum Attribute {
   kCooperativeLaunch = 95,
   kMaxSmemOptin = 97,
 };
-constexpr int kFunctionMaxDynamicSmem = 8;
+constexpr int kFunctionMaxDynamicSmem = 8, kFunctionCarveout = 9;
+constexpr int kAllShared = 100; // percent of an SM's memory that is shared memory, not cache
 constexpr unsigned kNonBlockingStream = 1, kEventDefault = 0, kPinnedMapped = 2,
                    kCaptureThreadLocal = 1;
 
@@ -365,6 +366,9 @@ llvm::Expected<Driver::Function> Driver::function(Module module, llvm::StringRef
     return problem("kernel '{0}' needs {1} bytes of shared memory, the GPU ({2}) allows {3} per "
                    "CTA, static included",
                    name, smemBytes, api->info.name, api->info.smemBytes);
+  // One split for all: an SM must be empty to change it, so a kernel that asks for another could
+  // not start beside the launch before it. A wish, so a driver that ignores it is no error.
+  api->cuFuncSetAttribute(function, kFunctionCarveout, kAllShared);
   return function;
 }
 

@@ -273,6 +273,24 @@ const Weight *Plan::weight(llvm::StringRef name) const {
   return find(weights, name);
 }
 
+std::vector<LaunchGroup> Plan::groups() const {
+  std::vector<LaunchGroup> groups;
+  for (int64_t i = 0; i < int64_t(launches.size()); ++i) {
+    const Kernel *launched = kernel(launches[size_t(i)].kernel);
+    const bool readsPages =
+        launched && std::any_of(launched->slots.begin(), launched->slots.end(),
+                                [](const SlotBinding &s) { return s.role == SlotRole::Kv; });
+    if (groups.empty() || readsPages)
+      groups.push_back({i, 0});
+    ++groups.back().count;
+  }
+  return groups;
+}
+
+std::string artifactName(int64_t rows, LaunchMode mode) {
+  return "rows" + std::to_string(rows) + (mode == LaunchMode::Fused ? "" : "-" + str(mode).str());
+}
+
 int64_t elementBytes(Element element) {
   return element == Element::Bf16 ? 2 : 4;
 }

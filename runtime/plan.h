@@ -184,11 +184,23 @@ struct Weight {
   bool operator==(const Weight &) const = default;
 };
 
+/// What one launch of a plan computes.
+enum class LaunchMode {
+  Fused,    ///< a layer
+  PerStage, ///< a stage of a layer
+};
+
 struct Launch {
   std::string kernel;
   int64_t layer = 0; ///< LaunchArgs::layer, and the base of the slots' layerOffset
 
   bool operator==(const Launch &) const = default;
+};
+
+/// Launches [first, first + count) of a step.
+struct LaunchGroup {
+  int64_t first, count;
+  int64_t last() const { return first + count - 1; }
 };
 
 struct Plan {
@@ -203,6 +215,7 @@ struct Plan {
   int64_t vocab = 0;        ///< tokens are below it; 0: not known, tokens are not checked
   int64_t cudaVersion = 0;  ///< of the NVRTC that made the cubins, 13000 = 13.0; 0: no cubins
   std::string weightLayout; ///< kWeightLayoutDigest (runtime/packing.h) of the compiler
+  LaunchMode launchMode = LaunchMode::Fused;
   std::vector<Kernel> kernels;
   std::vector<Buffer> buffers;
   std::vector<Weight> weights;
@@ -214,8 +227,15 @@ struct Plan {
   const Buffer *buffer(llvm::StringRef name) const;
   const Weight *weight(llvm::StringRef name) const;
 
+  /// The launches of a step by layer: those before layer 0 reads its pages, those until layer 1
+  /// does, and so on to the end. Never empty; group i > 0 is of layer i - 1 where a step has pages.
+  std::vector<LaunchGroup> groups() const;
+
   bool operator==(const Plan &) const = default;
 };
+
+/// "rows1", "rows1-per-stage": the folder of an artifact within its target's.
+std::string artifactName(int64_t rows, LaunchMode mode);
 
 llvm::StringRef str(SlotRole role);
 llvm::StringRef str(BufferSpace space);
@@ -225,6 +245,7 @@ llvm::StringRef str(Element element);
 llvm::StringRef str(WeightForm form);
 llvm::StringRef str(TransformKind kind);
 llvm::StringRef str(Axis axis);
+llvm::StringRef str(LaunchMode mode);
 
 /// Bytes of one element.
 int64_t elementBytes(Element element);

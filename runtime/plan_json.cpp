@@ -52,6 +52,9 @@ constexpr Spelling<TransformKind> kTransforms[] = {{TransformKind::Slice, "slice
                                                    {TransformKind::Pad, "pad"}};
 constexpr Spelling<Axis> kAxes[] = {{Axis::Rows, "rows"}, {Axis::Columns, "columns"}};
 
+constexpr Spelling<LaunchMode> kLaunchModes[] = {{LaunchMode::Fused, "fused"},
+                                                 {LaunchMode::PerStage, "per-stage"}};
+
 constexpr auto &spellings(SlotRole) {
   return kSlotRoles;
 }
@@ -75,6 +78,9 @@ constexpr auto &spellings(TransformKind) {
 }
 constexpr auto &spellings(Axis) {
   return kAxes;
+}
+constexpr auto &spellings(LaunchMode) {
+  return kLaunchModes;
 }
 
 template <typename E> llvm::StringRef spell(E value) {
@@ -179,6 +185,7 @@ template <typename IO> void fields(IO &io, Plan &plan) {
   io.optional("vocab", plan.vocab);
   io.optional("cuda_version", plan.cudaVersion);
   io.field("weight_layout", plan.weightLayout);
+  io.optional("launch_mode", plan.launchMode);
   io.field("kernels", plan.kernels);
   io.field("buffers", plan.buffers);
   io.field("weights", plan.weights);
@@ -355,6 +362,9 @@ llvm::StringRef str(TransformKind kind) {
 }
 llvm::StringRef str(Axis axis) {
   return spell(axis);
+}
+llvm::StringRef str(LaunchMode mode) {
+  return spell(mode);
 }
 
 std::string toJson(const Plan &plan) {

@@ -14,11 +14,12 @@ namespace megalith {
 inline constexpr uint32_t kEmptyWord = 0xFFFFFFFFu;
 
 /// Words `[Sets][Count][Width]` in buffer slot `Buffer`: Count rows of Width b32. A bf16 word holds
-/// channels (2i, 2i+1), the lower in the low half; an fp32 word one value.
+/// channels (2i, 2i+1), the lower in the low half; an fp32 word one value. One set: only launches
+/// after the one that stores them read them (LaunchEdge).
 template <int Buffer, int Count, int Width, int Sets> struct Words {
   static constexpr int kBuffer = Buffer, kCount = Count, kWidth = Width, kSets = Sets;
   static constexpr uint32_t kSetWords = Count * Width;
-  static_assert(Sets == 2 || Sets == 3, "2: in-launch; 3: crossing into the next launch");
+  static_assert(Sets >= 1 && Sets <= 3, "1: LaunchEdge; 2: in-launch; 3: crossing");
 };
 
 /// Base of an emitted edge over the words of X:
@@ -26,7 +27,18 @@ template <int Buffer, int Count, int Width, int Sets> struct Words {
 template <int Id, class X> struct WordsEdge {
   using Exchange = X;
   static constexpr int kId = Id;
-  static constexpr uint32_t kAge = 0; // launches since the words were stored
+  static constexpr bool kIsProof = true; // a word that is there says so itself
+  static constexpr uint32_t kAge = 0;    // launches since the words were stored
+};
+
+/// Base of an emitted edge between launches: an earlier one stored all words of X, this one only
+/// reads them, or the other way round. Nothing in a word proves it; the reader's launch_wait comes
+/// before its first poll, which then is a copy.
+template <int Id, class X> struct LaunchEdge {
+  using Exchange = X;
+  static constexpr int kId = Id;
+  static constexpr bool kIsProof = false;
+  static constexpr uint32_t kAge = 0; // there is one set
 };
 
 /// The edge E from the launch before, over crossing words: what n-1 stored, n reads.
@@ -49,10 +61,10 @@ template <class Cta> MEGALITH_DEVICE Share share_of(int sm, int words) {
 
 /// The set that launch n - age writes; age <= 2.
 template <class X, class Cta> MEGALITH_DEVICE uint32_t *set_of(const Cta &cta, uint32_t age) {
-  uint32_t set;
+  uint32_t set = 0;
   if constexpr (X::kSets == 2)
     set = (static_cast<uint32_t>(cta.n) - age) & 1;
-  else
+  else if constexpr (X::kSets == 3)
     set = cta.n_mod_3 >= age ? cta.n_mod_3 - age : cta.n_mod_3 + 3 - age;
   return static_cast<uint32_t *>(cta.args.buffer[X::kBuffer]) + set * X::kSetWords;
 }
@@ -102,6 +114,8 @@ MEGALITH_DEVICE uint32_t poll_word(const Cta &cta, int row, int word) {
   using X = typename E::Exchange;
   const uint32_t *source = set_of<X>(cta, E::kAge) + row * X::kWidth + word;
   uint32_t value = platform::ld_relaxed<platform::Scope::gpu, uint32_t>(source);
+  if constexpr (!E::kIsProof)
+    return value;
   Patience patience;
   while (value == kEmptyWord) {
     if (patience.lost(cta))
@@ -193,6 +207,24 @@ MEGALITH_COLD void poll_vectors(const LaunchArgs &args, VectorBlock block, int l
 
 } // namespace detail
 
+namespace detail {
+/// One warp copies the block, whose words are there.
+MEGALITH_COLD void copy_vectors(VectorBlock block, int lane) {
+  constexpr int kLoads = 16; // under way together
+  for (int base = lane; base < block.total; base += 32 * kLoads) {
+    u32x4 v[kLoads];
+    MEGALITH_UNROLL(kLoads)
+    for (int u = 0; u < kLoads; ++u)
+      if (base + 32 * u < block.total)
+        v[u] = platform::ld_relaxed_v4<platform::Scope::gpu>(block.from(base + 32 * u));
+    MEGALITH_UNROLL(kLoads)
+    for (int u = 0; u < kLoads; ++u)
+      if (base + 32 * u < block.total)
+        platform::st_shared(block.to(base + 32 * u), v[u]);
+  }
+}
+} // namespace detail
+
 /// One warp copies `rows` rows of `4 * vectors` words from E's set, starting at word (first_row,
 /// first_word), to shared memory at `target`, rows `pitch` bytes apart, as they arrive. Needs
 /// X::kWidth and first_word to be multiples of 4, and fewer than 2^16 vectors.
@@ -203,11 +235,19 @@ MEGALITH_DEVICE void poll_block(const Cta &cta, int first_row, int rows, int fir
   static_assert(X::kWidth % 4 == 0, "rows of words are read as v4");
   const uint32_t first = first_row * X::kWidth + first_word;
   const auto reciprocal = static_cast<uint32_t>(((uint64_t{1} << 32) + vectors - 1) / vectors);
+  const detail::VectorBlock block = {set_of<X>(cta, E::kAge) + first,
+                                     target,
+                                     rows * vectors,
+                                     vectors,
+                                     reciprocal,
+                                     X::kWidth,
+                                     pitch,
+                                     first};
   platform::mark<platform::verb::Poll, E>();
-  detail::poll_vectors(cta.args,
-                       {set_of<X>(cta, E::kAge) + first, target, rows * vectors, vectors,
-                        reciprocal, X::kWidth, pitch, first},
-                       cta.lane, E::kId, cta.n);
+  if constexpr (E::kIsProof)
+    detail::poll_vectors(cta.args, block, cta.lane, E::kId, cta.n);
+  else
+    detail::copy_vectors(block, cta.lane);
   platform::mark_end();
 }
 
@@ -244,7 +284,8 @@ MEGALITH_DEVICE void poll_pairs(const Cta &cta) {
     }
 }
 
-/// Epoch words `[Count]` of b128 in buffer slot `Buffer`; one set, never re-armed.
+/// Epoch words `[Count]` of b128 in buffer slot `Buffer`; one set, never re-armed. Under a
+/// LaunchEdge nobody looks at their epochs.
 template <int Buffer, int Count> struct Epochs {
   static constexpr int kBuffer = Buffer, kCount = Count;
 };
@@ -253,6 +294,7 @@ template <int Buffer, int Count> struct Epochs {
 template <int Id, class X> struct EpochEdge {
   using Exchange = X;
   static constexpr int kId = Id;
+  static constexpr bool kIsProof = true;
 };
 
 /// Counts launches; 0 never occurs, so zeroed memory is empty.

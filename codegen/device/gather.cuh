@@ -63,7 +63,7 @@ MEGALITH_DEVICE void gather_words(const Cta &cta, int count, Source source, Take
   gather_items<E, Batch, u32x4>(
       cta, count, source,
       [](const uint32_t *p) { return platform::ld_relaxed_v4<platform::Scope::gpu>(p); },
-      [](const u32x4 &v) { return detail::arrived(v); }, take);
+      [](const u32x4 &v) { return !E::kIsProof || detail::arrived(v); }, take);
 }
 
 /// Gathers epoch words of this launch: source(i) is a U128 pointer.
@@ -73,7 +73,7 @@ MEGALITH_DEVICE void gather_epochs(const Cta &cta, int count, Source source, Tak
   gather_items<E, Batch, U128>(
       cta, count, source,
       [](const U128 *p) { return platform::ld_relaxed<platform::Scope::gpu, U128>(p); },
-      [epoch](const U128 &v) { return v.w == epoch; }, take);
+      [epoch](const U128 &v) { return !E::kIsProof || v.w == epoch; }, take);
 }
 
 } // namespace megalith

@@ -8,6 +8,10 @@
 #define MEGALITH_KERNEL(name)                                                                      \
   extern "C" __global__ void __launch_bounds__(::megalith::kThreadsPerCta, 1)                      \
       name(const __grid_constant__ ::megalith::LaunchArgs args)
+/// The same with registers for a second CTA on the SM: the next launch's, which starts early.
+#define MEGALITH_KERNEL_OF_TWO(name)                                                               \
+  extern "C" __global__ void __launch_bounds__(::megalith::kThreadsPerCta, 2)                      \
+      name(const __grid_constant__ ::megalith::LaunchArgs args)
 
 extern __shared__ __align__(128) unsigned char megalith_arena[];
 

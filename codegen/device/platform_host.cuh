@@ -17,6 +17,7 @@
   const ::megalith::host::KernelRecord megalith_kernel_##name = {                                  \
       ::megalith::kAbiVersion, #name, ::megalith::kThreadsPerCta, name, &::megalith::host::api};   \
   static void name([[maybe_unused]] const ::megalith::LaunchArgs &args)
+#define MEGALITH_KERNEL_OF_TWO(name) MEGALITH_KERNEL(name)
 
 namespace megalith::host {
 inline const HostApi *api = nullptr;

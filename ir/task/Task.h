@@ -15,6 +15,15 @@
 #define GET_ATTRDEF_CLASSES
 #include "ir/task/TaskAttrs.h.inc"
 
+namespace megalith {
+/// Attributes of a module of kernels: the kernel of each launch of a step, in order, and the layer
+/// of each, where that is not one more at every launch of a layer.
+inline constexpr llvm::StringLiteral kLaunchesAttr = "megalith.launches";
+inline constexpr llvm::StringLiteral kLaunchLayersAttr = "megalith.launch_layers";
+/// `kind` of a kernel of one stage.
+inline constexpr llvm::StringLiteral kStageKernelKind = "stage";
+} // namespace megalith
+
 namespace megalith::task {
 class EdgeOp;
 class RoleOp;

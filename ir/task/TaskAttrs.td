@@ -45,12 +45,15 @@ def Task_EdgeKind : Task_Enum<"EdgeKind", "how an edge synchronises", [
   I32EnumAttrCase<"Bytes", 1, "bytes">,       // one arrival and the bytes of bulk copies; async proxy → generic
   I32EnumAttrCase<"Credit", 2, "credit">,     // as mbarrier, its first `slots` uses free: reuse of slots
   I32EnumAttrCase<"Words", 3, "words">,       // self-validating words of an exchange; relaxed, its scope
+  I32EnumAttrCase<"Launch", 4, "launch">,     // the end of the launches before: launch_wait, then words that prove nothing
 ]>;
 def Task_EdgeKindAttr : Task_EnumAttr<Task_EdgeKind, "edge_kind">;
 
 def Task_WordKind : Task_Enum<"WordKind", "atomic unit of an exchange and its proof of fullness", [
   I32EnumAttrCase<"Sentinel", 0, "sentinel">, // b32, empty = 0xFFFFFFFF; re-armed
   I32EnumAttrCase<"Epoch", 1, "epoch">,       // b128 = 3 x fp32 + the launch's 32-bit epoch; never re-armed
+  I32EnumAttrCase<"Plain", 2, "plain">,       // b32 that prove nothing: an earlier launch wrote them (launch edge)
+  I32EnumAttrCase<"Triple", 3, "triple">,     // b128 = 3 x fp32 and nothing: epoch words of a launch edge
 ]>;
 def Task_WordKindAttr : Task_EnumAttr<Task_WordKind, "word_kind">;
 

@@ -248,6 +248,8 @@ bool KernelOp::isAtRoleLevel() {
 LogicalResult KernelOp::verify() {
   if (getSms() < 1 || getSms() > 1024)
     return emitOpError() << "expected 1 to 1024 SMs, but got " << getSms();
+  if (getResidents() < 1 || getResidents() > 2)
+    return emitOpError() << "expected 1 or 2 CTAs on an SM, but got " << getResidents();
   if (!llvm::is_contained({1, 2, 4, 8, 16}, getRows()))
     return emitOpError() << "expected a rows bucket of 1, 2, 4, 8 or 16, but got " << getRows();
   return success();
@@ -302,8 +304,11 @@ LogicalResult BufferOp::verify() {
   bool isValue = getMutability() == Mutability::Value;
   if (getSpace() == Space::Global && !isValue && !getSlot())
     return emitOpError() << "expected a global buffer to have a slot in LaunchArgs::buffer";
-  if (getCrossing() && !isValue)
+  if ((getCrossing() || getByLaunch()) && !isValue)
     return emitOpError() << "expected only a value to cross into the next launch";
+  if (getCrossing() && getByLaunch())
+    return emitOpError() << "expected a value that crosses by words or by the end of its launch, "
+                            "but not both";
   return success();
 }
 
@@ -355,7 +360,7 @@ LogicalResult RingOp::verify() {
 }
 
 int64_t ExchangeOp::wordsPerRow() {
-  if (getWord() == WordKind::Epoch)
+  if (hasTriples())
     return llvm::divideCeil(cols(), 3) * 4;
   return llvm::divideCeil(cols() * getElement().getIntOrFloatBitWidth(), 32);
 }
@@ -363,22 +368,24 @@ int64_t ExchangeOp::wordsPerRow() {
 LogicalResult ExchangeOp::verify() {
   if (failed(verifyShape(*this, getShape(), getElement())))
     return failure();
-  bool isEpoch = getWord() == WordKind::Epoch;
-  if (isEpoch ? getSets() != 1 : getSets() != 2 && getSets() != 3)
+  bool hasSets = getWord() == WordKind::Sentinel;
+  if (hasSets ? getSets() != 2 && getSets() != 3 : getSets() != 1)
     return emitOpError() << "expected "
-                         << (isEpoch ? "1 set (epochs tell uses apart)"
-                                     : "2 sets, or 3 when the next launch reads")
+                         << (hasSets              ? "2 sets, or 3 when the next launch reads"
+                             : isSelfValidating() ? "1 set (epochs tell uses apart)"
+                                                  : "1 set (launches tell uses apart)")
                          << ", but got " << getSets();
-  if (isEpoch ? !getElement().isF32() : !getElement().isF32() && !getElement().isBF16())
-    return emitOpError() << "expected element f32" << (isEpoch ? "" : " or bf16") << ", but got "
-                         << getElement();
-  if (!isEpoch && getElement().isBF16() && cols() % 2)
+  if (!getElement().isF32() && (hasTriples() || !getElement().isBF16()))
+    return emitOpError() << "expected element f32" << (hasTriples() ? "" : " or bf16")
+                         << ", but got " << getElement();
+  if (getElement().isBF16() && cols() % 2)
     return emitOpError() << "expected an even number of bf16 columns (two a word), but got "
                          << cols();
   auto edge = expectDecl<EdgeOp>(*this, getEdgeAttr(), "an edge");
-  if (edge && edge.getKind() != EdgeKind::Words)
-    return emitOpError() << "expected a words edge, but " << getEdgeAttr() << " is "
-                         << stringifyEdgeKind(edge.getKind());
+  EdgeKind kind = isSelfValidating() ? EdgeKind::Words : EdgeKind::Launch;
+  if (edge && edge.getKind() != kind)
+    return emitOpError() << "expected a " << stringifyEdgeKind(kind) << " edge, but "
+                         << getEdgeAttr() << " is " << stringifyEdgeKind(edge.getKind());
   return success(edge);
 }
 
@@ -454,7 +461,7 @@ LogicalResult CopyOp::verify() {
 }
 
 LogicalResult PollOp::verify() {
-  if (failed(verifyWaiter(*this, getEdgeAttr(), {EdgeKind::Words})) ||
+  if (failed(verifyWaiter(*this, getEdgeAttr(), {EdgeKind::Words, EdgeKind::Launch})) ||
       failed(verifyAccesses(*this, getReads())) || failed(verifyAccesses(*this, getWrites())))
     return failure();
   for (auto access : getReads().getAsRange<AccessAttr>()) {
@@ -478,14 +485,17 @@ LogicalResult ComputeOp::verify() {
                            << " to be read by a poll, which waits for its words";
   for (auto access : getWrites().getAsRange<AccessAttr>())
     if (auto exchange = kernelOf(*this).lookup<ExchangeOp>(access.getBuffer()))
-      if (failed(verifySignaller(*this, exchange.getEdgeAttr(), {EdgeKind::Words})))
+      if (failed(
+              verifySignaller(*this, exchange.getEdgeAttr(), {EdgeKind::Words, EdgeKind::Launch})))
         return failure();
   return success();
 }
 
 LogicalResult RearmOp::verify() {
   auto exchange = expectDecl<ExchangeOp>(*this, getExchangeAttr(), "an exchange");
-  if (exchange && exchange.getWord() == WordKind::Epoch)
-    return emitOpError() << "does not apply to " << getExchangeAttr() << ": epochs never repeat";
+  if (exchange && exchange.getWord() != WordKind::Sentinel)
+    return emitOpError() << "does not apply to " << getExchangeAttr() << ": "
+                         << (exchange.getWord() == WordKind::Epoch ? "epochs never repeat"
+                                                                   : "its words prove nothing");
   return success(exchange);
 }

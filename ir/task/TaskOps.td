@@ -31,10 +31,11 @@ def KernelOp : Task_Op<"kernel", [Symbol, SymbolTable, IsolatedFromAbove, NoTerm
   let description = [{
     `rows` is the bucket: the compiled maximum of live rows. `target` is the NVRTC architecture. `smem_bytes`
     is the dynamic shared memory of a CTA, set by memory planning. `kind` names the kernel's place in the step
-    (embed, layer, last, or a test's own).
+    (embed, layer, last, stage, or a test's own). `residents` is how many CTAs of consecutive launches shared memory
+    is planned for on one SM: with 2 the next launch's CTA may start while this one's runs.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$kind, StrAttr:$target, Task_Int:$sms, Task_Int:$rows,
-                       OptionalAttr<Task_Int>:$smem_bytes);
+                       OptionalAttr<Task_Int>:$smem_bytes, DefaultValuedAttr<Task_Int, "1">:$residents);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     $sym_name $kind `target` $target `sms` $sms `rows` $rows (`smem` $smem_bytes^)? attr-dict-with-keyword $body
@@ -80,7 +81,8 @@ def BufferOp : Task_DeclOp<"buffer"> {
     row, `slots` the number of copies, `offset` the first byte in the CTA's arena once memory is planned.
     Buffers of one `alias` group may overlap buffers of another group: the verifier then demands an edge
     between the last use of one and the first use of the other. A value is what stages hand each other before
-    exchanges are materialized; with `crossing` the next launch reads it too.
+    exchanges are materialized; with `crossing` the next launch reads it too; with `by_launch` only later launches
+    read it, and a kernel either writes or reads it.
 
     An immutable buffer read from a checkpoint names its tensor in `checkpoint`, as `task.weights` does;
     `layer_offset` is 1 when it belongs to the layer after the launch's own.
@@ -95,7 +97,8 @@ def BufferOp : Task_DeclOp<"buffer"> {
   let arguments = (ins SymbolNameAttr:$sym_name, DenseI64ArrayAttr:$shape, TypeAttr:$element,
                        Task_SpaceAttr:$space, Task_MutabilityAttr:$mutability, OptionalAttr<Task_Int>:$slot,
                        OptionalAttr<Task_Int>:$row_bytes, DefaultValuedAttr<Task_Int, "1">:$slots,
-                       OptionalAttr<Task_Int>:$offset, OptionalAttr<StrAttr>:$alias, UnitAttr:$crossing, OptionalAttr<StrAttr>:$checkpoint,
+                       OptionalAttr<Task_Int>:$offset, OptionalAttr<StrAttr>:$alias, UnitAttr:$crossing, UnitAttr:$by_launch,
+                       OptionalAttr<StrAttr>:$checkpoint,
                        DefaultValuedAttr<Task_Int, "0">:$layer_offset,
                        OptionalAttr<FlatSymbolRefAttr>:$guard, OptionalAttr<StrAttr>:$type);
   let assemblyFormat = "$sym_name $shape $element $space $mutability attr-dict";
@@ -150,11 +153,12 @@ def RingOp : Task_DeclOp<"ring"> {
 }
 
 def ExchangeOp : Task_DeclOp<"exchange"> {
-  let summary = "a buffer in global memory whose words prove themselves";
+  let summary = "a buffer in global memory that SMs hand each other words through";
   let description = [{
     `shape` = [rows, columns] of `element`. Sentinel words are re-armed: `sets` is 2 when only the launch that
     writes reads, 3 when the next launch reads too (crossing). Epoch words need one set. Bulk copies never touch
-    an exchange. `edge` is the words edge whose producers write it.
+    an exchange. `edge` is the words edge whose producers write it. Plain and triple words prove nothing: their edge
+    is a launch edge, one kernel writes them and others read them in later launches, one set.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, DenseI64ArrayAttr:$shape, TypeAttr:$element,
                        Task_WordKindAttr:$word, Task_Int:$sets, Task_Int:$slot, FlatSymbolRefAttr:$edge);
@@ -162,9 +166,13 @@ def ExchangeOp : Task_DeclOp<"exchange"> {
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     bool isCrossing() { return getSets() == 3; }
+    /// Whether its words prove themselves; else an earlier launch wrote them.
+    bool isSelfValidating() { return getWord() == WordKind::Sentinel || getWord() == WordKind::Epoch; }
+    /// Whether three fp32 share a b128 word.
+    bool hasTriples() { return getWord() == WordKind::Epoch || getWord() == WordKind::Triple; }
     int64_t rows() { return getShape()[0]; }
     int64_t cols() { return getShape()[1]; }
-    /// 32-bit words of one row of one set (sentinel), or bytes / 4 of its b128 words (epoch).
+    /// 32-bit words of one row of one set (sentinel, plain), or bytes / 4 of its b128 words (epoch, triple).
     int64_t wordsPerRow();
     /// Bytes of all sets.
     int64_t byteSize() { return getSets() * rows() * wordsPerRow() * 4; }
@@ -177,13 +185,17 @@ def EdgeOp : Task_DeclOp<"edge"> {
     `from` role signals, the `to` roles wait. For mbarrier and credit edges `arrivals` is the number of warps
     that signal one use and `slots` how many uses are in flight; a credit edge's first `slots` waits pass at
     once. A bytes edge completes by bulk copies. A words edge is the exchange of that name: its arrivals are the
-    words themselves. `offset` is the first mbarrier's place in shared memory.
+    words themselves. A launch edge is an exchange that earlier launches wrote: launch_wait waits for it. `offset` is the first mbarrier's place in shared memory.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Task_Int:$id, Task_EdgeKindAttr:$kind, Task_RoleAttr:$from,
                        TypedArrayAttrBase<Task_RoleAttr, "roles">:$to, DefaultValuedAttr<Task_Int, "1">:$slots,
                        DefaultValuedAttr<Task_Int, "1">:$arrivals, OptionalAttr<Task_Int>:$offset);
   let assemblyFormat = "$id $sym_name $kind $from `->` custom<Roles>($to) attr-dict";
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// Whether it joins SMs or launches through global memory, without an mbarrier.
+    bool isGlobal() { return getKind() == EdgeKind::Words || getKind() == EdgeKind::Launch; }
+  }];
 }
 
 //===----------------------------------------------------------------------===//
@@ -274,6 +286,9 @@ def CopyOp : Task_StepOp<"copy"> {
 
 def PollOp : Task_StepOp<"poll"> {
   let summary = "wait for every word of a rectangle of an exchange, and read it";
+  let description = [{
+    Over a launch edge nothing is left to wait for: the role's launch_wait came before.
+  }];
   let arguments = (ins StrAttr:$callee, StrArrayAttr:$args, FlatSymbolRefAttr:$edge, AccessArrayAttr:$reads,
                        AccessArrayAttr:$writes);
   let assemblyFormat = "$callee $args `waits` $edge `reads` custom<Accesses>($reads) `writes` custom<Accesses>($writes) attr-dict";

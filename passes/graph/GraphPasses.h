@@ -14,7 +14,6 @@ namespace megalith {
 /// Attributes that moe-cut-launches leaves for moe-convert-to-task and for the plan.
 inline constexpr llvm::StringLiteral kLaunchAttr = "megalith.launch"; ///< "embed", "layer", "last"
 inline constexpr llvm::StringLiteral kNextAttr = "megalith.next";     ///< op of the next layer
-inline constexpr llvm::StringLiteral kLaunchesAttr = "megalith.launches"; ///< kernel of each launch
 
 #define GEN_PASS_DECL
 #include "passes/graph/GraphPasses.h.inc"

@@ -25,9 +25,9 @@ int64_t recordFloats(int64_t headDim) {
   return 3 * llvm::divideCeil(headDim + 2, 3);
 }
 
-int64_t mergePartsOf(StageOp attention) {
-  auto kernel = attention->getParentOfType<KernelOp>();
-  int64_t heads = kernel.getRows() * *configInt(attention, "q_heads");
+int64_t mergePartsOf(StageOp stage) {
+  auto kernel = stage->getParentOfType<KernelOp>();
+  int64_t heads = kernel.getRows() * *configInt(stage, "q_heads");
   return heads * 4 <= kernel.getSms() * 2 ? 4 : 1;
 }
 
@@ -65,9 +65,11 @@ public:
       case StageKind::ExpertDown:
         addExpertDown(stage);
         break;
+      case StageKind::Merge:
+        addMerge(stage);
+        break;
       case StageKind::Embed:
       case StageKind::Linear:
-      case StageKind::Merge:
       case StageKind::ExpertUp:
         break;
       }
@@ -206,7 +208,10 @@ private:
          "apart_free",
          Role::Consumer,
          {Role::Epilogue}});
-    int64_t words = mergeWords(dim, mergePartsOf(stage));
+  }
+
+  void addMerge(StageOp stage) {
+    int64_t words = mergeWords(*configInt(stage, "head_dim"), mergePartsOf(stage));
     add({names::kMparts.str(),
          32,
          4 * words,

@@ -52,8 +52,9 @@ std::vector<Handoff> handoffsOf(KernelOp kernel);
 /// keeps no other's slice) has its slice of the residual.
 std::string keptName(StageOp stage);
 
-/// Merge tiles of one query head: more spread the reading over more SMs (codegen/device/merge.cuh).
-int64_t mergePartsOf(StageOp attention);
+/// Merge tiles of one query head, of an attention or merge stage: more spread the reading over more
+/// SMs (codegen/device/merge.cuh).
+int64_t mergePartsOf(StageOp stage);
 
 /// Query vectors of an attention tile, fp32 values of their records, epoch words a merge tile
 /// gathers of one split.

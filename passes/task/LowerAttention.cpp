@@ -14,6 +14,8 @@ static constexpr int64_t kMaxPositions = 131072;
 /// Most splits of a sequence (docs/kernel-contract.md section 6).
 static constexpr int64_t kMaxSplits = 32;
 static constexpr int64_t kUnitPositions = 16;
+/// Groups of partial results, by tile.
+static constexpr StringLiteral kTileTable = "attention_tile";
 
 // The stage's config struct, its loops' bounds and its index functions.
 void KernelLowering::declareAttention(StageOp stage) {
@@ -45,7 +47,8 @@ void KernelLowering::declareAttention(StageOp stage) {
   setSymbol(stage, "Tail", names::kTail);
   setSymbol(stage, "Prob", names::kProb);
   setSymbol(stage, "Apart", names::kApart);
-  setSymbol(stage, "Mparts", names::kMparts);
+  if (kernel.lookup<BufferOp>(ref(names::kMparts))) // the merge is in this kernel too
+    setSymbol(stage, "Mparts", names::kMparts);
 
   int64_t tiles = rows * llvm::divideCeil(kMaxSplits * kvHeads, sms);
   int64_t positions = configInt(stage, "max_positions").value_or(kMaxPositions);
@@ -55,7 +58,7 @@ void KernelLowering::declareAttention(StageOp stage) {
       ("AttentionTiles<" + stage.getSymName() + ">(*cta.args.step, cta.sm).count()").str(),
       /*perSm=*/true);
   declareSymbol("full_units", units, "tile.full_units", /*perSm=*/true);
-  declareTable("attention_tile", rows * kMaxSplits * kvHeads, Axiom::Partition, "tile");
+  declareTable(kTileTable, rows * kMaxSplits * kvHeads, Axiom::Partition, "tile");
   declareTable("kv_unit", rows * kMaxSplits * kvHeads * units, Axiom::Injective,
                "unit of a tile, below start");
   declareTable("kv_new", rows * kMaxSplits * kvHeads, Axiom::Injective,
@@ -141,10 +144,23 @@ LogicalResult KernelLowering::lowerAttention(StageOp stage) {
     epilogue.compute("publish_partials<" + name + ", " + out + "_words>", {"tile", "place"},
                      {whole(names::kApart)},
                      {rectangle(out, {d(1), c(0), c(0)}, vectorsOf(stage),
-                                {c(exchange(out).cols())}, "attention_tile")});
+                                {c(exchange(out).cols())}, kTileTable)});
     epilogue.release("apart_free");
   });
   return success();
+}
+
+// Attention is in another kernel: of its config only the sizes of records and heads matter here.
+void KernelLowering::declareMerge(StageOp stage) {
+  int64_t heads = *configInt(stage, "q_heads"), dim = *configInt(stage, "head_dim");
+  std::string base;
+  llvm::raw_string_ostream(base) << "Attention<Config, 0, " << heads << ", " << heads << ", " << dim
+                                 << ", 0, " << mergePartsOf(stage)
+                                 << ", QkNorm::none, 0.0f, 1.0f, -1>";
+  set(stage, "base", base);
+  setSymbol(stage, "Mparts", names::kMparts);
+  auto records = exchange(cast<AccessAttr>(stage.getReads()[0]).getBuffer().getValue());
+  declareTable(kTileTable, records.rows(), Axiom::Partition, "tile");
 }
 
 LogicalResult KernelLowering::lowerMerge(StageOp stage) {
@@ -155,13 +171,18 @@ LogicalResult KernelLowering::lowerMerge(StageOp stage) {
     for (auto access : other.getWrites().getAsRange<AccessAttr>())
       if (other.getKind() == StageKind::Attention && access.getBuffer() == read.getBuffer())
         attention = other;
-  if (!attention || !exchange(write.getBuffer().getValue()))
+  ExchangeOp records = exchange(read.getBuffer().getValue());
+  bool isAlone = !attention && records && !records.isSelfValidating();
+  if ((!attention && !isAlone) || !exchange(write.getBuffer().getValue()))
     return stage.emitOpError() << "expected to read the partial results of an attention stage and "
                                   "to write an exchange";
-  std::string config = attention.getSymName().str(), list = "MergeTiles<" + config + ">";
+  if (isAlone)
+    declareMerge(stage);
+  StageOp shape = isAlone ? stage : attention;
+  std::string config = shape.getSymName().str(), list = "MergeTiles<" + config + ">";
   StringRef partials = read.getBuffer().getValue(), out = write.getBuffer().getValue();
   int64_t heads = *configInt(stage, "q_heads"), dim = *configInt(stage, "head_dim");
-  int64_t parts = mergePartsOf(attention), width = dim / parts;
+  int64_t parts = mergePartsOf(shape), width = dim / parts;
   int64_t total = kernel.getRows() * heads * parts, sms = kernel.getSms();
   SmallVector<AffineExpr> trips = {(c(total + sms - 1) - d(0)).floorDiv(sms)};
   if (total % sms == 0)
@@ -175,7 +196,7 @@ LogicalResult KernelLowering::lowerMerge(StageOp stage) {
         poller.poll("poll_partials<" + config + ", " + partials + "_words>", {"piece", "slot"},
                     (partials + "_words").str(),
                     rectangle(partials, {d(1), c(0), c(0)}, kMaxSplits,
-                              {c(exchange(partials).cols())}, "attention_tile"),
+                              {c(exchange(partials).cols())}, kTileTable),
                     whole(names::kMparts));
         poller.signal("mparts_full");
       },

@@ -101,6 +101,7 @@ private:
   llvm::LogicalResult lowerAttention(StageOp stage);
   llvm::LogicalResult lowerMerge(StageOp stage);
   void declareAttention(StageOp stage);
+  void declareMerge(StageOp stage);
 
   // LowerRows.cpp
   llvm::LogicalResult lowerEmbed(StageOp stage);

@@ -105,6 +105,8 @@ struct MaterializeExchanges : megalith::impl::MaterializeExchangesBase<Materiali
           }
       }
     }
+    if (value.getByLaunch())
+      return checkByLaunch(value, uses);
     for (const Use &read : uses.reads) {
       if (!read.isKnown())
         continue;
@@ -120,6 +122,16 @@ struct MaterializeExchanges : megalith::impl::MaterializeExchangesBase<Materiali
       }
     }
     return success();
+  }
+
+  /// Nothing in a kernel says when words that the end of a launch hands on are there.
+  static LogicalResult checkByLaunch(BufferOp value, const Uses &uses) {
+    if (uses.writes.empty() || uses.reads.empty())
+      return success();
+    return uses.reads.front().stage.emitOpError()
+           << "reads @" << value.getSymName()
+           << ", which this kernel writes; expected a value that launches hand on to be written or "
+              "read in a kernel, but not both";
   }
 
   /// Does any tile of `read` need a word of `write`?
@@ -173,10 +185,15 @@ struct MaterializeExchanges : megalith::impl::MaterializeExchangesBase<Materiali
                                   << value.getSymName() << " finds no free slot";
     std::string edge = (value.getSymName() + "_words").str();
     OpBuilder builder(value);
+    bool isByLaunch = value.getByLaunch();
     ExchangeOp::create(builder, value.getLoc(), value.getSymName(), value.getShape(),
-                       value.getElement(), WordKind::Sentinel, value.getCrossing() ? 3 : 2, *slot,
-                       edge);
-    declareEdge(kernel, edge, EdgeKind::Words, Role::Epilogue, pollersOf(value), 1, 1);
+                       value.getElement(), isByLaunch ? WordKind::Plain : WordKind::Sentinel,
+                       isByLaunch            ? 1
+                       : value.getCrossing() ? 3
+                                             : 2,
+                       *slot, edge);
+    declareEdge(kernel, edge, isByLaunch ? EdgeKind::Launch : EdgeKind::Words, Role::Epilogue,
+                pollersOf(value), 1, 1);
     value.erase();
     return success();
   }

@@ -22,6 +22,8 @@ using namespace megalith::task;
 namespace {
 
 constexpr int64_t kAlignment = 128; // bulk copies land on whole lines
+/// Of an SM's shared memory the system takes this for each CTA.
+constexpr int64_t kReservedBytes = 1024;
 
 /// Dynamic shared memory that a CTA may ask for.
 std::optional<int64_t> sharedMemoryOf(StringRef target) {
@@ -58,11 +60,26 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
                            << kernel.getTarget() << "; give shared-bytes";
       return signalPassFailure();
     }
-    budget = *limit - reserve;
+    ring = {}; // one pass object serves several kernels
     for (auto found : kernel.getOps<RingOp>())
       ring = found;
 
-    std::optional<Layout> layout = choose();
+    // With two CTAs on an SM the next launch fills its ring while this one computes. A ring of half
+    // the bytes still covers the way to memory; less would not.
+    std::optional<Layout> layout;
+    if (residents > 1) {
+      budget = (*limit + kReservedBytes) / residents - kReservedBytes - reserve;
+      layout = lay(Slots::Wanted, false);
+      if (used(*layout, leastSlots()) > budget ||
+          (ring && slotsLeft(*layout) * ring.getSlotBytes() < ringFloor / 2))
+        layout.reset();
+      else
+        kernel.setResidents(residents);
+    }
+    if (!layout) {
+      budget = *limit - reserve;
+      layout = choose();
+    }
     if (!layout)
       return signalPassFailure();
     apply(*layout);
@@ -202,7 +219,7 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
     }
     int64_t at = 0;
     for (EdgeOp edge : kernel.edges())
-      if (edge.getKind() != EdgeKind::Words) {
+      if (!edge.isGlobal()) {
         edge.setOffset(at);
         at += 8 * edge.getSlots();
       }

@@ -39,11 +39,21 @@ struct SelectProtocol : megalith::impl::SelectProtocolBase<SelectProtocol> {
   /// Epochs where nobody can tell at compile time which words a launch writes, and where a set is
   /// too large to re-arm. Only fp32 has room for an epoch beside it, and only this launch may read.
   static void selectWords(ExchangeOp exchange) {
-    bool isDynamic = false;
-    for (auto stage : exchange->getParentOfType<KernelOp>().getOps<StageOp>())
-      for (auto access : stage.getWrites().getAsRange<AccessAttr>())
-        if (access.getBuffer().getValue() == exchange.getSymName())
-          isDynamic |= stage.getKind() == StageKind::Attention;
+    bool isDynamic = false, isMerged = false;
+    for (auto stage : exchange->getParentOfType<KernelOp>().getOps<StageOp>()) {
+      auto touches = [&](ArrayAttr accesses) {
+        return llvm::any_of(accesses.getAsRange<AccessAttr>(), [&](AccessAttr access) {
+          return access.getBuffer().getValue() == exchange.getSymName();
+        });
+      };
+      isDynamic |= stage.getKind() == StageKind::Attention && touches(stage.getWrites());
+      isMerged |= stage.getKind() == StageKind::Merge && touches(stage.getReads());
+    }
+    if (exchange.getWord() == WordKind::Plain) {
+      if (isDynamic || isMerged) // records lie as they do with epochs
+        exchange.setWord(WordKind::Triple);
+      return;
+    }
     bool isLarge = exchange.rows() * exchange.wordsPerRow() * 4 > kMaxRearmedBytes;
     if (!exchange.getElement().isF32() || exchange.isCrossing() || !(isDynamic || isLarge))
       return;

@@ -180,6 +180,8 @@ void Local::act(Thread &thread, const Instr &instr) {
   default:
     break;
   }
+  if (instr.receives)
+    requireLaunchWait(thread, instr, "reading what an earlier launch wrote");
   if (instr.polls) {
     requireLaunchWait(thread, instr, "polling a set that this launch writes");
     summary.events[thread.role].push_back(event(thread, instr, /*isPoll=*/true));
@@ -272,7 +274,7 @@ void Local::checkEnds() {
                              << state.read << " are read";
   for (auto [global, times] : llvm::zip(program.globals, rearmed)) {
     auto exchange = dyn_cast<ExchangeOp>(global.op);
-    if (exchange && exchange.getWord() != WordKind::Epoch && times != 1)
+    if (exchange && exchange.getWord() == WordKind::Sentinel && times != 1)
       faults.at(exchange, sm) << "is re-armed " << times
                               << " times; expected once, by every SM in every launch";
   }

@@ -49,11 +49,7 @@ void Program::declare() {
               return int(tables.size()) - 1;
             })
             .Case([&](EdgeOp op) {
-              Edge edge{op,
-                        static_cast<int>(op.getFrom()),
-                        {},
-                        op.getSlots(),
-                        op.getKind() == EdgeKind::Words};
+              Edge edge{op, static_cast<int>(op.getFrom()), {}, op.getSlots(), op.isGlobal()};
               for (auto to : op.getTo().getAsRange<RoleAttr>())
                 edge.to.push_back(static_cast<int>(to.getValue()));
               edges.push_back(edge);
@@ -225,7 +221,10 @@ void Program::addStep(Operation &op, int role, unsigned depth, Operation *stage)
     }
     const Global &global = globals[access.decl];
     const bool isExchange = global.kind == Global::Exchange;
-    instr.polls |= instr.kind == Instr::Poll && !access.isWrite && isExchange && access.isCurrent();
+    auto exchange = dyn_cast<ExchangeOp>(global.op);
+    const bool isPolled = instr.kind == Instr::Poll && !access.isWrite && access.isCurrent();
+    instr.polls |= isPolled && exchange && exchange.isSelfValidating();
+    instr.receives |= isPolled && exchange && !exchange.isSelfValidating();
     instr.publishes |= access.isWrite && isExchange;
     instr.stores |= access.isWrite && global.kind == Global::Buffer;
   }

@@ -33,7 +33,7 @@ struct Edge {
   int from;
   llvm::SmallVector<int, 3> to; ///< roles
   int64_t slots;
-  bool isWords; ///< of an exchange
+  bool isWords; ///< of an exchange: no mbarrier
   bool waits(int role) const { return llvm::is_contained(to, role); }
 };
 
@@ -103,6 +103,7 @@ struct Instr {
   /// What happens up to `end` (a stage or loop) or here depends on the SM or a symbol.
   bool varies = false;
   bool polls = false;     ///< reads words of this launch
+  bool receives = false;  ///< reads words that the end of an earlier launch handed on
   bool publishes = false; ///< writes words
   bool stores = false;    ///< writes a global buffer
   int edge = -1, ring = -1, loop = -1;

@@ -7,6 +7,7 @@
 
 #include "passes/Passes.h"
 
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringMap.h"
 
 namespace megalith {
@@ -23,7 +24,7 @@ using namespace megalith::verify;
 static LogicalResult verifyArrivals(KernelOp kernel) {
   LogicalResult result = success();
   for (EdgeOp edge : kernel.edges()) {
-    int64_t expected = edge.getKind() == EdgeKind::Words ? 1 : warpsOf(edge.getFrom());
+    int64_t expected = edge.isGlobal() ? 1 : warpsOf(edge.getFrom());
     if (edge.getArrivals() != expected)
       result =
           edge.emitOpError() << "expected " << expected << " arrivals a use, one per warp of the "
@@ -162,15 +163,96 @@ LogicalResult verify::verifyKernel(KernelOp kernel, int randomCases) {
   return success();
 }
 
+/// Exchanges over launch edges that role regions of `kernel` read, or write.
+static llvm::MapVector<StringAttr, Operation *> handedOn(KernelOp kernel, bool isWrite) {
+  llvm::MapVector<StringAttr, Operation *> found;
+  auto add = [&](Operation *op, ArrayAttr accesses) {
+    for (auto access : accesses.getAsRange<AccessAttr>())
+      if (auto exchange = kernel.lookup<ExchangeOp>(access.getBuffer());
+          exchange && !exchange.isSelfValidating())
+        found.insert({exchange.getSymNameAttr(), op});
+  };
+  kernel.walk([&](PollOp op) {
+    if (!isWrite)
+      add(op, op.getReads());
+  });
+  kernel.walk([&](ComputeOp op) {
+    if (isWrite)
+      add(op, op.getWrites());
+  });
+  return found;
+}
+
+// What launches hand on is written, whole (Words.h), by a launch before each that reads it, by none
+// that reads it itself, and read before it is written again. More order is not needed: all accesses
+// to such exchanges come after their role's launch_wait, so after the end of every launch before;
+// that holds for overlapping launches too, since every CTA waits before it lets the next launch
+// start.
+static LogicalResult verifySequence(ModuleOp module) {
+  SmallVector<KernelOp> launches;
+  if (auto names = module->getAttrOfType<ArrayAttr>(kLaunchesAttr))
+    for (auto name : names.getAsRange<FlatSymbolRefAttr>()) {
+      auto kernel = dyn_cast_or_null<KernelOp>(SymbolTable::lookupSymbolIn(module, name));
+      if (!kernel)
+        return module.emitOpError() << "expected a kernel " << name << ", which a launch names";
+      launches.push_back(kernel);
+    }
+  else
+    llvm::append_range(launches, module.getOps<KernelOp>());
+
+  struct State {
+    size_t writer; // launch
+    Operation *op;
+    bool isRead;
+  };
+  llvm::MapVector<StringAttr, State> states;
+  for (auto [index, kernel] : llvm::enumerate(launches)) {
+    for (auto [name, op] : handedOn(kernel, /*isWrite=*/false)) {
+      auto it = states.find(name);
+      if (it == states.end())
+        return op->emitOpError() << "reads @" << name.getValue() << " in launch " << index
+                                 << ", which no launch of the step before it writes";
+      it->second.isRead = true;
+    }
+    for (auto [name, op] : handedOn(kernel, /*isWrite=*/true)) {
+      if (handedOn(kernel, /*isWrite=*/false).contains(name))
+        return op->emitOpError() << "writes @" << name.getValue()
+                                 << ", which this kernel reads too; expected the reader in a later "
+                                    "launch, since nothing orders the SMs of one";
+      auto [it, isNew] = states.insert({name, {index, op, false}});
+      if (!isNew && !it->second.isRead)
+        return op->emitOpError() << "writes @" << name.getValue() << " in launch " << index
+                                 << ", but no launch has read what launch " << it->second.writer
+                                 << " wrote there";
+      it->second = {index, op, false};
+    }
+  }
+  for (auto &[name, state] : states)
+    if (!state.isRead)
+      return state.op->emitOpError() << "writes @" << name.getValue() << " in launch "
+                                     << state.writer << ", which no launch of the step reads";
+  return success();
+}
+
 LogicalResult verify::verifyPlan(ModuleOp module, int randomCases) {
-  LogicalResult result = success();
+  LogicalResult result = verifySequence(module);
   llvm::StringMap<ExchangeOp> exchanges;
   for (auto kernel : module.getOps<KernelOp>())
-    for (auto exchange : kernel.getOps<ExchangeOp>())
-      if (exchange.getWord() == WordKind::Sentinel)
-        exchanges.try_emplace(exchange.getSymName(), exchange);
+    for (auto exchange : kernel.getOps<ExchangeOp>()) {
+      if (exchange.getWord() == WordKind::Epoch)
+        continue;
+      auto [it, isNew] = exchanges.try_emplace(exchange.getSymName(), exchange);
+      ExchangeOp other = it->second;
+      if (exchange.getShape() != other.getShape() || exchange.getWord() != other.getWord() ||
+          exchange.getElement() != other.getElement())
+        result = exchange.emitOpError()
+                 << "expected @" << exchange.getSymName()
+                 << " with the same shape, words and element as in the plan's other kernels";
+    }
   for (auto kernel : module.getOps<KernelOp>()) {
     for (auto &entry : exchanges) {
+      if (!entry.getValue().isSelfValidating())
+        continue; // only those who touch it know it
       auto name = FlatSymbolRefAttr::get(module.getContext(), entry.getKey());
       auto own = kernel.lookup<ExchangeOp>(name);
       if (own && own.getShape() == entry.getValue().getShape() &&

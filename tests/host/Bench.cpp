@@ -36,7 +36,7 @@ std::string deviceHeaderFolder() {
 }
 
 Bench::Bench(const std::string &config, int64_t rows, int64_t sms,
-             const check::SessionOptions &options) {
+             const check::SessionOptions &options, runtime::LaunchMode launch) {
   llvm::SmallString<128> temporary;
   REQUIRE(!llvm::sys::fs::createUniqueDirectory("megalith-host", temporary));
   folder = temporary.str().str();
@@ -44,6 +44,7 @@ Bench::Bench(const std::string &config, int64_t rows, int64_t sms,
                                         .name = config,
                                         .rows = rows,
                                         .sms = sms,
+                                        .launch = launch,
                                         .outDir = folder}));
   backend = std::make_unique<runtime::HostBackend>(
       runtime::HostBackendOptions{.compile = {.includeFolder = deviceHeaderFolder()}});

@@ -17,7 +17,8 @@ struct Bench {
   /// `config`: a file of models/configs. Session options as they are, but for the layer's launch
   /// alone if `layer` is given.
   Bench(const std::string &config, int64_t rows, int64_t sms,
-        const check::SessionOptions &options = {});
+        const check::SessionOptions &options = {},
+        runtime::LaunchMode launch = runtime::LaunchMode::Fused);
   ~Bench();
 
   /// Launch by launch against the reference, under the seed given.

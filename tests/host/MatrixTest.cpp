@@ -136,6 +136,26 @@ TEST_CASE("a row's bits depend on neither bucket, other sequences nor the number
   }
 }
 
+TEST_CASE("a launch a stage leaves the bits of a launch a layer") {
+  for (int64_t rows : {1, 4}) {
+    Bench fused(configFile(), rows, kSms, roomForCells());
+    Bench apart(configFile(), rows, kSms, roomForCells(), runtime::LaunchMode::PerStage);
+    for (const Cell &cell : cells(rows)) {
+      INFO(configFile() << ", rows " << rows << ": " << cell.name);
+      const check::Outcome expected = fused.run(cell.workload, 1);
+      check::Outcome first;
+      const check::Report report = apart.compare(cell.workload, 1, &first);
+      INFO(report.table());
+      CHECK(report.passes());
+      CHECK(first == expected);
+      for (uint64_t seed = 2; seed <= seedsPerCell(); ++seed) {
+        INFO("seed " << seed);
+        CHECK(apart.run(cell.workload, seed, launchBase(seed)) == expected);
+      }
+    }
+  }
+}
+
 TEST_CASE("formula faults are told") {
   using reference::Fault;
   Bench bench(configFile(), 2, kSms, roomForCells());

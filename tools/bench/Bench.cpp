@@ -13,7 +13,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <set>
+#include <tuple>
 
 using llvm::Error;
 using llvm::Expected;
@@ -67,6 +69,15 @@ int64_t pageBytes(const Plan &plan) {
   return bytes;
 }
 
+/// In whatever order they are listed.
+bool haveSameWeights(const Plan &a, const Plan &b) {
+  return a.weights.size() == b.weights.size() &&
+         std::all_of(a.weights.begin(), a.weights.end(), [&](const Weight &weight) {
+           const Weight *other = b.weight(weight.name);
+           return other && *other == weight;
+         });
+}
+
 class Bench {
 public:
   Bench(const BenchOptions &options, BenchResult &result,
@@ -85,6 +96,7 @@ private:
   }
   Expected<int64_t> poolPages();
   Error runPlan(const Compiled &compiled, int64_t pages);
+  Error demandSameLogits(const Cell &cell, const std::vector<unsigned char> &bits);
   Error fillHistories(const Plan &plan, const Workload &workload,
                       std::span<const StepSequence> sequences);
 
@@ -93,6 +105,8 @@ private:
   const std::function<void(llvm::StringRef)> &progress;
   models::HashedWeights weights;
   std::vector<Compiled> plans;
+  /// Of a step, by rows, context and histories.
+  std::map<std::tuple<int64_t, int64_t, int64_t>, std::vector<unsigned char>> logits;
   std::unique_ptr<CudaBackend> cuda; // the rest holds on to it
   std::unique_ptr<DeviceFill> fill;
   std::unique_ptr<DeviceTools> tools;
@@ -106,7 +120,7 @@ Error Bench::open() {
     if (!plan)
       return plan.takeError();
     if (!plans.empty() && (plan->model != plans[0].plan.model ||
-                           plan->weights != plans[0].plan.weights || plan->target != result.target))
+                           !haveSameWeights(*plan, plans[0].plan) || plan->target != result.target))
       return problem("{0}: expected a plan of {1} for {2} as in {3}, got {4} for {5}", folder,
                      plans[0].plan.model, result.target, plans[0].folder, plan->model,
                      plan->target);
@@ -204,6 +218,21 @@ Error Bench::fillHistories(const Plan &plan, const Workload &workload,
   return cuda->driver().synchronize();
 }
 
+/// Whatever a launch computes, the order of sums is the same, and so are the bits.
+Error Bench::demandSameLogits(const Cell &cell, const std::vector<unsigned char> &bits) {
+  const Workload &workload = cell.workload;
+  auto [it, isNew] =
+      logits.try_emplace({workload.rows, workload.context, workload.histories}, bits);
+  if (isNew || it->second == bits)
+    return Error::success();
+  int64_t wrong = 0;
+  for (size_t i = 0; i < bits.size(); i += 4)
+    wrong += !std::equal(&bits[i], &bits[i] + 4, &it->second[i]);
+  return problem("rows {0}, context {1}, launches {2}: {3} of {4} logits have other bits than with "
+                 "the launch mode before; please report this as a fault of the kernels",
+                 workload.rows, workload.context, str(cell.launch), wrong, bits.size() / 4);
+}
+
 Error Bench::runPlan(const Compiled &compiled, int64_t pages) {
   const Plan &plan = compiled.plan;
   ExecuteOptions execute;
@@ -231,6 +260,7 @@ Error Bench::runPlan(const Compiled &compiled, int64_t pages) {
 
   for (int64_t context : options.contexts) {
     Cell cell;
+    cell.launch = plan.launchMode;
     cell.workload = fit(workload(plan.rows, context), pages);
     if (cell.workload.histories < 1)
       return problem("rows {0}, context {1}: one history needs {2} pages of {3} bytes, memory "
@@ -239,9 +269,12 @@ Error Bench::runPlan(const Compiled &compiled, int64_t pages) {
     const std::vector<StepSequence> sequences = cell.workload.sequences(options.seed, plan.vocab);
     if (Error error = fillHistories(plan, cell.workload, sequences))
       return error;
-    if (Error error = Timing(*cuda, **executor, options).measure(sequences, cell))
+    Timing timing(*cuda, **executor, options);
+    if (Error error = timing.measure(sequences, cell))
       return problem("rows {0}, context {1}: {2}", plan.rows, context,
                      llvm::toString(std::move(error)));
+    if (Error error = demandSameLogits(cell, timing.logitsOfStep()))
+      return error;
     result.cells.push_back(cell);
     progress(cellLine(result, result.cells.back()));
   }

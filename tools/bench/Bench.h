@@ -51,6 +51,7 @@ struct KernelTimes {
 /// One plan at one context.
 struct Cell {
   Workload workload;
+  runtime::LaunchMode launch = runtime::LaunchMode::Fused;
   std::vector<int64_t> activeExperts; ///< by layer, as routed
   Traffic traffic;                    ///< of a step
   Times stream;   ///< a step; launches in a stream, each starting while the one before ends

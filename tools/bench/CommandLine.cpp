@@ -13,11 +13,13 @@
 using llvm::Error;
 using llvm::Expected;
 using llvm::StringRef;
+using megalith::runtime::LaunchMode;
 
 namespace megalith::bench {
 
 static constexpr cli::Option kOptions[] = {
     {"rows", "<list>", "most live rows, 1, 2, 4 or 8, a plan for each (1)"},
+    {"launch", "<list>", "fused (a layer a launch), per-stage, or both (fused)"},
     {"context", "<list>", "positions that each sequence has already, by commas (8192)"},
     {"steps", "<n>", "timed steps of each mode, at least 20 (30)"},
     {"feedback", "", "time steps that feed each other too, each one position further"},
@@ -47,19 +49,19 @@ constinit const cli::Syntax kFolderSyntax = {
     "megalith-bench out/sm_90a --rows 1,8 --context 129,8192 --json bench.json"};
 
 /// rows<n> of `folder`, or `folder` itself where it is an artifact.
-static Expected<std::string> artifact(StringRef folder, int64_t rows) {
+static Expected<std::string> artifact(StringRef folder, int64_t rows, LaunchMode mode) {
   llvm::SmallString<256> own(folder), inside(folder);
   llvm::sys::path::append(own, "plan.json");
   if (llvm::sys::fs::exists(own))
     return folder.str();
-  llvm::sys::path::append(inside, "rows" + std::to_string(rows));
+  llvm::sys::path::append(inside, runtime::artifactName(rows, mode));
   llvm::SmallString<256> plan(inside);
   llvm::sys::path::append(plan, "plan.json");
   if (!llvm::sys::fs::exists(plan))
     return cli::failure(cli::Exit::Input,
                         "expected {0} or {1} but neither is there; megalith compile <config.json> "
-                        "--rows {2} -o out makes out/<target>/rows{2}",
-                        own, plan, rows);
+                        "--rows {2} --launch {3} -o out makes it",
+                        own, plan, rows, runtime::str(mode));
   return inside.str().str();
 }
 
@@ -77,6 +79,14 @@ Expected<Request> readRequest(const cli::Arguments &arguments) {
   if (!rows)
     return rows.takeError();
   request.rows = rows->empty() ? std::vector<int64_t>{1} : *rows;
+  auto modes = arguments.choices("launch", {str(LaunchMode::Fused), str(LaunchMode::PerStage)});
+  if (!modes)
+    return modes.takeError();
+  for (StringRef mode : *modes)
+    request.modes.push_back(mode == str(LaunchMode::Fused) ? LaunchMode::Fused
+                                                           : LaunchMode::PerStage);
+  if (request.modes.empty())
+    request.modes.push_back(LaunchMode::Fused);
   auto contexts = arguments.integers("context", 0, (1 << 20) - 1);
   if (!contexts)
     return contexts.takeError();
@@ -103,12 +113,13 @@ Expected<Request> readRequest(const cli::Arguments &arguments) {
 }
 
 Error run(Request request, StringRef folder) {
-  for (int64_t rows : request.rows) {
-    auto found = artifact(folder, rows);
-    if (!found)
-      return found.takeError();
-    request.options.folders.push_back(*found);
-  }
+  for (int64_t rows : request.rows)
+    for (LaunchMode mode : request.modes) {
+      auto found = artifact(folder, rows, mode);
+      if (!found)
+        return found.takeError();
+      request.options.folders.push_back(*found);
+    }
   BenchResult result;
   Error error = run(request.options, result, [](StringRef line) {
     llvm::errs() << line << "\n";

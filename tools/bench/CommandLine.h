@@ -14,6 +14,7 @@ extern const cli::Syntax kSyntax, kFolderSyntax;
 /// What the options ask for; the folders are left open.
 struct Request {
   std::vector<int64_t> rows;
+  std::vector<runtime::LaunchMode> modes; ///< a plan for each, of each rows bucket
   BenchOptions options;
   std::string json; ///< file, "" for none
 };

@@ -34,17 +34,17 @@ std::string ceilingLine(double bytesPerSecond) {
 }
 
 std::string setUpLine(const runtime::Plan &plan, double seconds, int64_t weightBytes) {
-  return formatv("rows {0}: set up in {1:F1} s, {2:F1} GB of weights on the GPU", plan.rows,
-                 seconds, double(weightBytes) / 1e9);
+  return formatv("rows {0}, {1}: set up in {2:F1} s, {3:F1} GB of weights on the GPU", plan.rows,
+                 str(plan.launchMode), seconds, double(weightBytes) / 1e9);
 }
 
 std::string cellLine(const BenchResult &result, const Cell &cell) {
   const double speed = rate(cell.traffic.total(), cell.best().median);
-  return formatv("rows {0}, context {1}: stream {2:F1} us, graph {3:F1} us, separate {4:F1} us; "
-                 "{5:F1} tokens/s, {6:F0} GB/s, {7:F1} % of the ceiling",
-                 cell.workload.rows, cell.workload.context, cell.stream.median, cell.graph.median,
-                 cell.separate.median, tokensPerSecond(cell, cell.best()), speed / 1e9,
-                 100 * speed / result.ceiling);
+  return formatv("rows {0}, context {1}, {2}: stream {3:F1} us, graph {4:F1} us, separate {5:F1} "
+                 "us; {6:F1} tokens/s, {7:F0} GB/s, {8:F1} % of the ceiling",
+                 cell.workload.rows, cell.workload.context, str(cell.launch), cell.stream.median,
+                 cell.graph.median, cell.separate.median, tokensPerSecond(cell, cell.best()),
+                 speed / 1e9, 100 * speed / result.ceiling);
 }
 
 std::string voidReason(const BenchResult &result) {
@@ -57,17 +57,18 @@ std::string voidReason(const BenchResult &result) {
 
 static std::string stepTable(const BenchResult &result) {
   std::string text =
-      formatv("{0,5}{1,9}{2,10}{3,9}{4,9}{5,11}{6,11}{7,11}{8,10}{9,8}{10,9}{11,9}\n", "rows",
-              "context", "histories", "experts", "GB", "separate", "stream", "graph", "tok/s",
-              "GB/s", "ceiling", "of 4.70");
+      formatv("{0,5}{1,9}{2,11}{3,10}{4,9}{5,9}{6,11}{7,11}{8,11}{9,10}{10,8}{11,9}{12,9}\n",
+              "rows", "context", "launch", "histories", "experts", "GB", "separate", "stream",
+              "graph", "tok/s", "GB/s", "ceiling", "of 4.70");
   for (const Cell &cell : result.cells) {
     const double speed = rate(cell.traffic.total(), cell.best().median);
-    text += formatv("{0,5}{1,9}{2,10}{3,9:F1}{4,9:F3}{5,11:F1}{6,11:F1}{7,11:F1}{8,10:F1}{9,8:F0}"
-                    "{10,7:F1} %{11,7:F1} %\n",
-                    cell.workload.rows, cell.workload.context, cell.workload.histories,
-                    meanExperts(cell), double(cell.traffic.total()) / 1e9, cell.separate.median,
-                    cell.stream.median, cell.graph.median, tokensPerSecond(cell, cell.best()),
-                    speed / 1e9, 100 * speed / result.ceiling, 100 * speed / kUsualCeiling);
+    text += formatv("{0,5}{1,9}{2,11}{3,10}{4,9:F1}{5,9:F3}{6,11:F1}{7,11:F1}{8,11:F1}{9,10:F1}"
+                    "{10,8:F0}{11,7:F1} %{12,7:F1} %\n",
+                    cell.workload.rows, cell.workload.context, str(cell.launch),
+                    cell.workload.histories, meanExperts(cell), double(cell.traffic.total()) / 1e9,
+                    cell.separate.median, cell.stream.median, cell.graph.median,
+                    tokensPerSecond(cell, cell.best()), speed / 1e9, 100 * speed / result.ceiling,
+                    100 * speed / kUsualCeiling);
   }
   return text;
 }
@@ -150,6 +151,7 @@ static llvm::json::Object json(const Cell &cell, double ceiling) {
                                          {"bytes", json(kernel.traffic)}});
   llvm::json::Object object{{"rows", cell.workload.rows},
                             {"context", cell.workload.context},
+                            {"launch", str(cell.launch)},
                             {"histories", cell.workload.histories},
                             {"active_experts", llvm::json::Array(cell.activeExperts)},
                             {"bytes", json(cell.traffic)},

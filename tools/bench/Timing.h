@@ -20,6 +20,9 @@ public:
   /// Measures all of a cell; `sequences` are those of its workload, their pages are filled.
   llvm::Error measure(std::span<const runtime::StepSequence> sequences, Cell &cell);
 
+  /// The fp32 logits that every mode of `measure` left.
+  const std::vector<unsigned char> &logitsOfStep() const { return logits; }
+
 private:
   using Prepared = std::vector<runtime::PreparedLaunch>;
   using Enqueue = std::function<llvm::Error()>;

@@ -166,23 +166,27 @@ static void demandZeros(const char *what, const Matrix &actual, const reference:
     report.difference = std::string(what) + ": " + where;
 }
 
-Expected<LaunchReport> Comparison::compare(int64_t launch, LaunchValues &values) {
+Expected<LaunchReport> Comparison::compare(const runtime::LaunchGroup &group,
+                                           LaunchValues &values) {
+  const int64_t launch = group.last();
   LaunchReport report;
   report.launch = launch;
   report.kernel = plan.launches[size_t(launch)].kernel;
-  if (launch == 0) {
+  if (group.count > 1)
+    report.kernel = plan.launches[size_t(group.first)].kernel + " .. " + report.kernel;
+  if (group.first == 0) {
     auto expected = evaluator->embed(now);
     if (!expected)
       return expected.takeError();
     report.residual = measure("residual", values.residual, *expected, now, report);
     whole = std::move(*expected);
   } else {
-    report.layer = plan.launches[size_t(launch)].layer;
+    report.layer = plan.launches[size_t(group.first)].layer;
     if (Error error = compareLayer(residual, values, report))
       return error;
   }
   demandZeros("residual", values.residual, now, report);
-  if (Error error = compareResult(launch, values, report))
+  if (Error error = compareResult(group, values, report))
     return error;
   residual = values.residual;
   if (!isLast(launch) || options.layer)
@@ -260,9 +264,11 @@ void Comparison::compareKv(const KvStore &cache, const LaunchValues &values, Lau
     append(appended[size_t(report.layer)], values.kv);
 }
 
-Error Comparison::compareResult(int64_t launch, const LaunchValues &values, LaunchReport &report) {
+Error Comparison::compareResult(const runtime::LaunchGroup &group, const LaunchValues &values,
+                                LaunchReport &report) {
+  const int64_t launch = group.last();
   auto expected = isLast(launch) ? evaluator->head(values.residual, now)
-                                 : evaluator->projections(launch, values.residual, now);
+                                 : evaluator->projections(report.layer + 1, values.residual, now);
   if (!expected)
     return expected.takeError();
   (isLast(launch) ? report.head : report.qkv) =

@@ -49,10 +49,10 @@ public:
   llvm::Error beginStep(const std::vector<runtime::StepSequence> &sequences);
   const reference::Step &step() const { return now; }
 
-  /// Compares what a launch left; launches of a step in order, from the first that runs. Adds the
-  /// routing to `values`. Behind the last launch of a whole step its logits are compared with a
+  /// Compares what a group of launches (Plan::groups) left; those of a step in order, from the first
+  /// that runs. Adds the routing to `values`. Behind the last of a whole step its logits are compared with a
   /// step of the evaluator that was given the kernels' routing.
-  llvm::Expected<LaunchReport> compare(int64_t launch, LaunchValues &values);
+  llvm::Expected<LaunchReport> compare(const runtime::LaunchGroup &group, LaunchValues &values);
   /// The logits of that step of the evaluator.
   const reference::Matrix &wholeLogits() const { return whole; }
 
@@ -76,7 +76,8 @@ private:
   llvm::Error compareLayer(const Matrix &before, LaunchValues &values, LaunchReport &report);
   llvm::Error followWhole(int64_t layer, reference::KvStore cache,
                           const reference::ExpertIds *routing);
-  llvm::Error compareResult(int64_t launch, const LaunchValues &values, LaunchReport &report);
+  llvm::Error compareResult(const runtime::LaunchGroup &group, const LaunchValues &values,
+                            LaunchReport &report);
   void compareKv(const reference::KvStore &cache, const LaunchValues &values, LaunchReport &report);
   Matrix newKv(const reference::KvStore &cache) const;
   void append(std::vector<Appended> &list, const Matrix &kv) const;

@@ -73,8 +73,11 @@ Expected<std::unique_ptr<Session>> Session::create(mlir::ModuleOp module, const 
   for (const char *name : {kResidual, kQkv, kOutput})
     if (!plan.buffer(name))
       return problem("the plan has no buffer '{0}', which a decode step has", name);
-  session->firstLaunch = options.layer ? *options.layer + 1 : 0;
-  session->launchCount = options.layer ? 1 : int64_t(plan.launches.size());
+  session->groups = plan.groups();
+  if (options.layer)
+    session->groups = {session->groups[size_t(*options.layer + 1)]};
+  session->firstLaunch = session->groups.front().first;
+  session->launchCount = session->groups.back().last() + 1 - session->firstLaunch;
   runtime::ExecuteOptions execute;
   execute.maxPages = options.maxPages;
   execute.poolPages = options.poolPages;
@@ -103,9 +106,9 @@ Expected<std::unique_ptr<Session>> Session::create(mlir::ModuleOp module, const 
 /// The layers whose pages the launches read.
 std::vector<int64_t> Session::layersRun() const {
   std::vector<int64_t> layers;
-  for (int64_t launch = std::max<int64_t>(firstLaunch, 1); launch < firstLaunch + launchCount;
-       ++launch)
-    layers.push_back(plan().launches[launch].layer);
+  for (const runtime::LaunchGroup &group : groups)
+    if (group.first != 0)
+      layers.push_back(plan().launches[size_t(group.first)].layer);
   return layers;
 }
 
@@ -230,8 +233,9 @@ Error Session::write(StringRef name, int64_t launch, const Matrix &values) {
 // Launch by launch
 //===----------------------------------------------------------------------===//
 
-/// What a launch that has just run left.
-Expected<LaunchValues> Session::valuesOf(int64_t launch) {
+/// What launches that have just run left.
+Expected<LaunchValues> Session::valuesOf(const runtime::LaunchGroup &group) {
+  const int64_t launch = group.last();
   LaunchValues values;
   const auto take = [&](const char *name, Matrix &matrix) -> Error {
     auto taken = read(name, launch);
@@ -244,12 +248,12 @@ Expected<LaunchValues> Session::valuesOf(int64_t launch) {
     return error;
   if (Error error = take(isLast(launch) ? kOutput : kQkv, values.result))
     return error;
-  if (launch == 0)
+  if (group.first == 0)
     return values;
   if (plan().buffer(kRouterLogits))
     if (Error error = take(kRouterLogits, values.routerLogits))
       return error;
-  auto kv = readNewKv(plan().launches[size_t(launch)].layer);
+  auto kv = readNewKv(plan().launches[size_t(group.first)].layer);
   if (!kv)
     return kv.takeError();
   values.kv = std::move(*kv);
@@ -276,13 +280,13 @@ Expected<Matrix> Session::readNewKv(int64_t layer) {
 }
 
 Error Session::compareStep(int64_t index, Report &report, std::vector<LaunchValues> *all) {
-  for (int64_t launch = firstLaunch; launch < firstLaunch + launchCount; ++launch) {
-    if (Error error = executor->runLaunches(launch, 1))
+  for (const runtime::LaunchGroup &group : groups) {
+    if (Error error = executor->runLaunches(group.first, group.count))
       return error;
-    auto values = valuesOf(launch);
+    auto values = valuesOf(group);
     if (!values)
       return values.takeError();
-    auto compared = comparison->compare(launch, *values);
+    auto compared = comparison->compare(group, *values);
     if (!compared)
       return compared.takeError();
     if (all)
@@ -322,10 +326,10 @@ Expected<std::vector<LaunchValues>> Session::record(const Workload &workload) {
   for (int64_t index = 0; index < workload.steps; ++index) {
     if (Error error = begin(sequencesOf(workload, index, plan().vocab)))
       return error;
-    for (int64_t launch = firstLaunch; launch < firstLaunch + launchCount; ++launch) {
-      if (Error error = executor->runLaunches(launch, 1))
+    for (const runtime::LaunchGroup &group : groups) {
+      if (Error error = executor->runLaunches(group.first, group.count))
         return error;
-      auto values = valuesOf(launch);
+      auto values = valuesOf(group);
       if (!values)
         return values.takeError();
       all.push_back(std::move(*values));

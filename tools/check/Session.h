@@ -1,9 +1,9 @@
 //===- Session.h - A plan set up beside the reference ------------*- C++ -*-===//
 //
 // Sets a compiled plan up on a backend with made-up weights, tokens and KV contents (DESIGN section
-// 5) and runs workloads on it: launch by launch, each compared with the evaluator started from what
-// the launches before left; in one go, launches overlapping, for the bits; or step after step
-// without the host, for the tokens.
+// 5) and runs workloads on it: layer by layer, be it one launch or several, each compared with the
+// evaluator started from what the launches before left; in one go, launches overlapping, for the
+// bits; or step after step without the host, for the tokens.
 //
 //===----------------------------------------------------------------------===//
 #ifndef MEGALITH_TOOLS_CHECK_SESSION_H
@@ -123,7 +123,7 @@ private:
   llvm::Error begin(const std::vector<runtime::StepSequence> &sequences);
   llvm::Error writeInputs();
   llvm::Error compareStep(int64_t index, Report &report, std::vector<LaunchValues> *values);
-  llvm::Expected<LaunchValues> valuesOf(int64_t launch);
+  llvm::Expected<LaunchValues> valuesOf(const runtime::LaunchGroup &group);
   llvm::Expected<Matrix> readNewKv(int64_t layer);
   llvm::Expected<Outcome::StepOutcome> stepOutcome();
   llvm::Expected<Matrix> read(llvm::StringRef buffer, int64_t launch);
@@ -135,7 +135,8 @@ private:
   models::HashedWeights weights;
   std::unique_ptr<runtime::Executor> executor;
   std::unique_ptr<Comparison> comparison; ///< knows the executor's plan
-  int64_t firstLaunch = 0, launchCount = 0;
+  std::vector<runtime::LaunchGroup> groups; ///< that run, compared one by one
+  int64_t firstLaunch = 0, launchCount = 0; ///< of all of them
   std::vector<runtime::StepSequence> sequences; ///< of the current step
 };
 

@@ -39,7 +39,11 @@ Expected<std::unique_ptr<Subject>> compileSubject(const SubjectOptions &options)
   subject->kernels = subject->graph->clone();
   mlir::ModuleOp kernels = *subject->kernels;
   const ModelFacts facts = collectFacts(kernels, options.name);
-  for (auto &pass : pipelinePasses({.target = options.target, .sms = options.sms})) {
+  for (auto &pass :
+       pipelinePasses({.target = options.target,
+       .sms = options.sms,
+       .launch = options.launch == runtime::LaunchMode::Fused ? LaunchMode::Fused
+                                                              : LaunchMode::PerStage})) {
     const std::string name = pass->getArgument().str();
     mlir::PassManager manager(&subject->context);
     addTo(manager, std::move(pass));

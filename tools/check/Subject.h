@@ -20,9 +20,10 @@ struct SubjectOptions {
   std::string target = "sm_90a";
   int64_t rows = 1;
   int64_t sms = 4;
+  runtime::LaunchMode launch = runtime::LaunchMode::Fused;
   bool cubins = false; ///< compile with NVRTC too
   bool prove = true;   ///< run task-verify on the role regions
-  std::string outDir;  ///< the artifact is written to `<outDir>/<target>/rows<N>`
+  std::string outDir;  ///< the artifact is written to `<outDir>/<target>/`, runtime::artifactName
 };
 
 /// A model's graph and what the compiler made of it.

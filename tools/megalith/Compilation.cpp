@@ -20,6 +20,7 @@ namespace megalith::cli {
 
 static constexpr StringRef kTargets[] = {"sm_90a", "sm_100a"};
 static constexpr StringRef kRowsBuckets[] = {"1", "2", "4", "8"};
+static constexpr StringRef kLaunchModes[] = {"fused", "per-stage"};
 
 ArrayRef<StringRef> targets() {
   return kTargets;
@@ -29,13 +30,21 @@ ArrayRef<StringRef> rowsBuckets() {
   return kRowsBuckets;
 }
 
+ArrayRef<StringRef> launchModes() {
+  return kLaunchModes;
+}
+
+runtime::LaunchMode launchMode(StringRef name) {
+  return name == kLaunchModes[0] ? runtime::LaunchMode::Fused : runtime::LaunchMode::PerStage;
+}
+
 int64_t defaultSms(StringRef target) {
   return target == "sm_90a" ? 132 : 148;
 }
 
 Error checkPlace(StringRef out, const CompileRequest &request) {
   SmallString<128> place(out), plan;
-  sys::path::append(place, request.target, "rows" + Twine(request.rows));
+  sys::path::append(place, request.target, runtime::artifactName(request.rows, request.launch));
   sys::path::append(plan, place, kPlanFile);
   if (sys::fs::exists(place) && !sys::fs::exists(plan))
     return failure(Exit::Input,
@@ -106,7 +115,10 @@ Error Compilation::import() {
 /// Pass by pass, so that the IR after each can be saved as a whole module.
 Error Compilation::runPasses() {
   std::vector<std::string> names;
-  for (auto &pass : pipelinePasses({.target = request.target, .sms = request.sms})) {
+  const bool isPerStage = request.launch == runtime::LaunchMode::PerStage;
+  for (auto &pass : pipelinePasses({.target = request.target,
+                    .sms = request.sms,
+                    .launch = isPerStage ? LaunchMode::PerStage : LaunchMode::Fused})) {
     const std::string name = pass->getArgument().str();
     progress(name);
     mlir::PassManager manager(&context);
@@ -130,8 +142,9 @@ Error Compilation::runPasses() {
   }
   options.emit.pipeline = join(names, ",");
   options.emit.origin = sys::path::filename(request.source).str();
-  options.emit.regenerate = formatv("megalith compile {0} --target {1} --rows {2} --sms {3} -o out",
-                                    options.emit.origin, request.target, request.rows, request.sms);
+  options.emit.regenerate = formatv(
+      "megalith compile {0} --target {1} --rows {2} --sms {3}{4} -o out", options.emit.origin,
+      request.target, request.rows, request.sms, isPerStage ? " --launch per-stage" : "");
   options.files.emplace_back(kKernelsFile, printed(/*locations=*/true));
   return Error::success();
 }

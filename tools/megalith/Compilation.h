@@ -28,6 +28,7 @@ struct CompileRequest {
   std::string target; ///< "sm_90a"
   int64_t rows = 1;
   int64_t sms = 0;
+  runtime::LaunchMode launch = runtime::LaunchMode::Fused;
   bool saveIr = false; ///< write the IR after each pass too
   bool cubins = true;  ///< compile the sources with NVRTC
   bool prove = true;   ///< false: the caller proves kernels() itself
@@ -88,6 +89,9 @@ int64_t defaultSms(llvm::StringRef target);
 /// What --target and --rows take. A fragment of the kernels' matrix products has room for 8 rows.
 llvm::ArrayRef<llvm::StringRef> targets();
 llvm::ArrayRef<llvm::StringRef> rowsBuckets();
+/// What --launch takes, the default first; and what a word of it means.
+llvm::ArrayRef<llvm::StringRef> launchModes();
+runtime::LaunchMode launchMode(llvm::StringRef name);
 
 } // namespace megalith::cli
 

@@ -40,6 +40,11 @@ static Expected<std::vector<CompileRequest>> readRequests(const Arguments &argum
     return sms.takeError();
   if (Expected<StringRef> tp = arguments.choice("tp", {"1"}); !tp)
     return tp.takeError();
+  Expected<std::vector<StringRef>> modes = arguments.choices("launch", launchModes());
+  if (!modes)
+    return modes.takeError();
+  if (modes->empty())
+    modes->push_back(launchModes().front());
   Expected<std::string> config = readText(arguments.positional(), "a Hugging Face config.json");
   if (!config)
     return config.takeError();
@@ -47,13 +52,15 @@ static Expected<std::vector<CompileRequest>> readRequests(const Arguments &argum
   std::vector<CompileRequest> requests;
   for (StringRef target : *targetNames)
     for (StringRef bucket : *rows)
-      requests.push_back({.config = *config,
-                          .source = arguments.positional().str(),
-                          .target = target.str(),
-                          .rows = bucket.front() - '0',
-                          .sms = *sms ? *sms : defaultSms(target),
-                          .saveIr = arguments.has("save-ir"),
-                          .cubins = !arguments.has("no-cubins")});
+      for (StringRef mode : *modes)
+        requests.push_back({.config = *config,
+                            .source = arguments.positional().str(),
+                            .target = target.str(),
+                            .rows = bucket.front() - '0',
+                            .sms = *sms ? *sms : defaultSms(target),
+                            .launch = launchMode(mode),
+                            .saveIr = arguments.has("save-ir"),
+                            .cubins = !arguments.has("no-cubins")});
   return requests;
 }
 
@@ -89,6 +96,8 @@ static constexpr Option kOptions[] = {
     {"target", "<list>", "architectures, by commas: sm_90a, sm_100a", true},
     {"rows", "<list>", "most live rows of a step, by commas: 1, 2, 4, 8", true},
     {"o", "<folder>", "output: <target>/rows<n>/ in it, written whole or not at all", true},
+    {"launch", "<list>",
+     "fused (a layer a launch), per-stage (rows<n>-per-stage/), or both (fused)"},
     {"sms", "<n>", "SMs to use (132 for sm_90a, 148 for sm_100a)"},
     {"tp", "<n>", "ranks of tensor parallelism; only 1 (1)"},
     {"save-ir", "", "also write the IR after each pass"},

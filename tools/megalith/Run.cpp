@@ -23,7 +23,7 @@ static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
                                       TemporaryFolder &temporary) {
   StringRef given = arguments.positional();
   if (sys::fs::is_directory(given)) {
-    for (StringRef name : {"target", "rows", "sms"})
+    for (StringRef name : {"target", "rows", "launch", "sms"})
       if (arguments.has(name))
         return failure(Exit::CommandLine,
                        "--{0}: expected with a config only, but got the folder of a plan that is "
@@ -40,6 +40,9 @@ static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
   Expected<int64_t> sms = arguments.integer("sms", 1, 1024, defaultSms(*target));
   if (!sms)
     return sms.takeError();
+  Expected<StringRef> mode = arguments.choice("launch", launchModes());
+  if (!mode)
+    return mode.takeError();
   Expected<std::string> config = readText(given, "a config.json or the folder of a plan");
   if (!config)
     return config.takeError();
@@ -51,6 +54,7 @@ static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
                            .target = target->str(),
                            .rows = rows->front() - '0',
                            .sms = *sms,
+                           .launch = launchMode(*mode),
                            .cubins = cubins},
                           [](StringRef work) { errs() << "compile: " << work << "\n"; });
   if (!compilation)
@@ -213,10 +217,12 @@ static Error runRun(const Arguments &arguments) {
   Expected<check::Report> report = (*session)->compare(*workload);
   if (!report)
     return with(Exit::Run, report.takeError());
-  if (Error error = writeText("", formatv("{0} for {1}, rows {2}, {3} SMs, on {4}: {5}\n{6}",
-                                          plan.model, plan.target, plan.rows, plan.sms,
-                                          *backendName, workload->str(), report->table())
-                                      .str()))
+  if (Error error = writeText(
+          "", formatv("{0} for {1}, rows {2}, {3} SMs{4}, on {5}: {6}\n{7}", plan.model,
+                      plan.target, plan.rows, plan.sms,
+                      plan.launchMode == runtime::LaunchMode::PerStage ? ", a launch a stage" : "",
+                      *backendName, workload->str(), report->table())
+                  .str()))
     return error;
   if (!report->passes())
     return failure(Exit::Run, "expected results within tolerance of the reference but got the "
@@ -235,12 +241,13 @@ static constexpr Option kOptions[] = {
     {"backend", "<name>", "host (the emitted source on this CPU) or cuda (host)"},
     {"context", "<list>", "positions that each sequence has already, by commas (129)"},
     {"new-rows", "<list>", "rows of each sequence in the step, by commas (1 each)"},
-    {"layer", "<n>", "that layer's launch alone, from a made-up residual (the whole step)"},
+    {"layer", "<n>", "that layer's launches alone, from a made-up residual (the whole step)"},
     {"steps", "<n>", "steps in a row, each with new rows (1)"},
     {"repeat", "<n>", "as often again, on the host each time with another schedule (0)"},
     {"seed", "<n>", "of the made-up weights, tokens and history (1)"},
     {"target", "<name>", "with a config: sm_90a or sm_100a (sm_90a)"},
     {"rows", "<n>", "with a config: most live rows, 1, 2, 4 or 8 (1)"},
+    {"launch", "<name>", "with a config: fused (a layer a launch) or per-stage (fused)"},
     {"sms", "<n>", "with a config: SMs to use (132 for sm_90a, 148 for sm_100a)"},
 };
 

@@ -54,7 +54,7 @@ public:
   }
   llvm::Expected<Plan> build() {
     return buildPlan(llvm::SmallVector<KernelOp>(module->getOps<KernelOp>()),
-                     {"embed", "layer", "last"}, facts);
+                     {{"embed"}, {"layer"}, {"last"}}, facts);
   }
   std::string error() {
     auto plan = build();

@@ -23,13 +23,13 @@ namespace {
 /// their verification gives.
 class Fixture {
 public:
-  explicit Fixture(const std::string &path) {
+  explicit Fixture(const std::string &path, LaunchMode launch = LaunchMode::Fused) {
     context.loadDialect<TaskDialect, moe::MoeDialect, func::FuncDialect>();
     original = parseSourceFile<ModuleOp>(path, &context);
     REQUIRE(original);
     if (original->getOps<KernelOp>().empty()) {
       PassManager manager(&context);
-      for (auto &pass : pipelinePasses({.target = "sm_90a", .sms = 5}))
+      for (auto &pass : pipelinePasses({.target = "sm_90a", .sms = 5, .launch = launch}))
         addTo(manager, std::move(pass));
       REQUIRE(succeeded(manager.run(*original)));
     }
@@ -84,15 +84,39 @@ int64_t countAcquires(const verify::Program &program, ArrayRef<verify::Instr> co
   return count;
 }
 
-/// Most acquires of a credit edge on any SM in one launch.
-int64_t mostAcquires(EdgeOp edge) {
+/// Instructions of a kind on an edge in [begin, end) of a role's code, loops at their most trips.
+int64_t countUses(const verify::Program &program, verify::Instr::Kind kind,
+                  ArrayRef<verify::Instr> code, size_t begin, size_t end, StringRef edge,
+                  SmallVectorImpl<int64_t> &dims) {
+  int64_t count = 0;
+  for (size_t at = begin; at < end; ++at) {
+    const verify::Instr &instr = code[at];
+    if (instr.kind == verify::Instr::Stage && dims.front() >= instr.sms)
+      at = instr.end - 1;
+    if (instr.kind == kind)
+      count += verify::Program::nameOf(program.edges[instr.edge].op) == edge;
+    if (instr.kind != verify::Instr::LoopBegin)
+      continue;
+    int64_t trips =
+        program.tripsOf(program.loops[instr.loop], verify::Valuation::largest(), dims.data());
+    dims.push_back(0);
+    for (; dims.back() < trips; ++dims.back())
+      count += countUses(program, kind, code, at + 1, instr.end - 1, edge, dims);
+    dims.pop_back();
+    at = instr.end - 1;
+  }
+  return count;
+}
+
+/// Most instructions of a kind on an edge that a role takes on any SM in one launch.
+int64_t mostUses(EdgeOp edge, verify::Instr::Kind kind) {
   verify::Program program(edge->getParentOfType<KernelOp>());
   int64_t most = 0;
   for (int64_t sm = 0; sm < program.sms; ++sm)
-    for (auto to : edge.getTo().getAsRange<RoleAttr>()) {
-      const auto &code = program.code[static_cast<int>(to.getValue())];
+    for (const auto &code : program.code) {
       SmallVector<int64_t> dims = {sm};
-      most = std::max(most, countAcquires(program, code, 0, code.size(), edge.getSymName(), dims));
+      most =
+          std::max(most, countUses(program, kind, code, 0, code.size(), edge.getSymName(), dims));
     }
   return most;
 }
@@ -107,13 +131,21 @@ template <typename Pick> Operation *nth(ModuleOp module, int n, Pick pick) {
   return found;
 }
 
-const char *const kKernels[] = {"tests/ir/task/m0.mlir", "tests/passes/graph/small-model.mlir"};
+/// A file, and what the pipeline should make a launch of.
+struct Subject {
+  const char *path;
+  LaunchMode launch = LaunchMode::Fused;
+};
+
+const Subject kSubjects[] = {{"tests/ir/task/m0.mlir"},
+                             {"tests/passes/graph/small-model.mlir"},
+                             {"tests/passes/graph/small-model.mlir", LaunchMode::PerStage}};
 
 } // namespace
 
 TEST_CASE("kernels pass as they stand") {
-  for (const char *path : kKernels) {
-    Fixture fixture(path);
+  for (const auto &[path, launch] : kSubjects) {
+    Fixture fixture(path, launch);
     auto module = fixture.parse();
     REQUIRE(module);
     INFO(path);
@@ -122,8 +154,8 @@ TEST_CASE("kernels pass as they stand") {
 }
 
 TEST_CASE("removing any wait, signal, copy, poll, re-arm or launch step is rejected") {
-  for (const char *path : kKernels) {
-    Fixture fixture(path);
+  for (const auto &[path, launch] : kSubjects) {
+    Fixture fixture(path, launch);
     int sites = 0;
     for (;; ++sites) {
       auto module = fixture.parse();
@@ -141,10 +173,10 @@ TEST_CASE("removing any wait, signal, copy, poll, re-arm or launch step is rejec
 }
 
 TEST_CASE("changing any capacity or count is rejected unless it only leaves slots idle") {
-  for (const char *path : kKernels)
+  for (const auto &[path, launch] : kSubjects)
     for (const char *name : {"slots", "arrivals"})
       for (int delta : {-1, 1}) {
-        Fixture fixture(path);
+        Fixture fixture(path, launch);
         for (int n = 0;; ++n) {
           auto module = fixture.parse();
           Operation *site =
@@ -153,7 +185,7 @@ TEST_CASE("changing any capacity or count is rejected unless it only leaves slot
             break;
           auto count = site->getAttrOfType<IntegerAttr>(name);
           auto edge = dyn_cast<EdgeOp>(site);
-          if (!count || (edge && edge.getKind() == EdgeKind::Words))
+          if (!count || (edge && edge.isGlobal()))
             continue;
           // More copies of a buffer than its edges use are a waste, not a fault.
           if (isa<BufferOp>(site) && delta > 0)
@@ -162,12 +194,21 @@ TEST_CASE("changing any capacity or count is rejected unless it only leaves slot
           std::string what;
           llvm::raw_string_ostream(what) << *site;
           INFO(name << (delta > 0 ? " raised: " : " lowered: ") << what);
-          // Fewer credits, more phases than there are credits, or more credits than the launch ever
-          // asks for only leave slots idle.
+          // Fewer credits, more phases than there are credits, more credits than the launch ever
+          // asks for, or fewer phases and copies where it fills no more, only leave slots idle.
+          using verify::Instr;
+          EdgeOp filled = edge;
+          if (auto buffer = dyn_cast<BufferOp>(site))
+            if (FlatSymbolRefAttr guard = buffer.getGuardAttr())
+              filled = buffer->getParentOfType<KernelOp>().lookup<EdgeOp>(guard);
+          bool isSpare = delta < 0 && filled && filled.getKind() == EdgeKind::Mbarrier &&
+                         mostUses(filled, Instr::Signal) < count.getInt();
           bool isHarmless =
-              edge && StringRef(name) == "slots" && edge.getSymName() != "w_free" &&
-              (edge.getKind() == (delta > 0 ? EdgeKind::Mbarrier : EdgeKind::Credit) ||
-               (edge.getKind() == EdgeKind::Credit && mostAcquires(edge) <= count.getInt()));
+              StringRef(name) == "slots" &&
+              (isSpare || (edge && edge.getSymName() != "w_free" &&
+                           (edge.getKind() == (delta > 0 ? EdgeKind::Mbarrier : EdgeKind::Credit) ||
+                            (edge.getKind() == EdgeKind::Credit &&
+                             mostUses(edge, Instr::Acquire) <= count.getInt()))));
           if (!isHarmless)
             CHECK(fixture.check(*module) != "");
         }
@@ -179,8 +220,8 @@ TEST_CASE("a streamed block that nothing reads is rejected") {
     auto compute = dyn_cast<ComputeOp>(op);
     return compute && compute.getRingAttr();
   };
-  for (const char *path : kKernels) {
-    Fixture fixture(path);
+  for (const auto &[path, launch] : kSubjects) {
+    Fixture fixture(path, launch);
     int sites = 0;
     for (;; ++sites) {
       auto module = fixture.parse();
@@ -216,4 +257,43 @@ TEST_CASE("messages name the roles, the edge and the mend") {
              Catch::Contains("re-armed 0 times"));
   CHECK_THAT(messageWithout([&](Operation *op) { return isa<PollOp>(op); }),
              Catch::Contains("published but never polled") || Catch::Contains("not all of which"));
+}
+
+TEST_CASE("launches of stages that do not hand on what they should are rejected") {
+  Fixture fixture("tests/passes/graph/small-model.mlir", LaunchMode::PerStage);
+  /// The error when the step's launches are `change`d.
+  auto errorAfter = [&](auto change) {
+    auto module = fixture.parse();
+    auto launches = llvm::to_vector(module.get()->getAttrOfType<ArrayAttr>(kLaunchesAttr));
+    change(launches);
+    module.get()->setAttr(kLaunchesAttr, ArrayAttr::get(module->getContext(), launches));
+    return fixture.check(*module);
+  };
+  auto at = [](ArrayRef<Attribute> launches, StringRef name) {
+    return llvm::find_if(launches,
+                         [&](Attribute launch) {
+                           return cast<FlatSymbolRefAttr>(launch).getValue() == name;
+                         }) -
+           launches.begin();
+  };
+  using Launches = SmallVector<Attribute>;
+  CHECK(errorAfter([](Launches &) {}) == "");
+  CHECK_THAT(errorAfter([&](Launches &list) { std::swap(list[0], list[1]); }),
+             Catch::Contains("reads @resid in launch 0, which no launch of the step before it"));
+  CHECK_THAT(errorAfter([&](Launches &list) { list.erase(list.begin() + at(list, "merge")); }),
+             Catch::Contains("reads @attn in launch"));
+  CHECK_THAT(errorAfter([&](Launches &list) {
+               list.insert(list.begin() + at(list, "merge"), list[at(list, "attention")]);
+             }),
+             Catch::Contains("writes @partials in launch") &&
+                 Catch::Contains("no launch has read what launch"));
+  CHECK_THAT(errorAfter([&](Launches &list) { list.pop_back(); }),
+             Catch::Contains("which no launch of the step reads"));
+  // A kernel that lets the next launch start before its own wait: three would overlap.
+  auto module = fixture.parse();
+  module->walk([&](LaunchWaitOp wait) {
+    if (auto after = dyn_cast_or_null<LaunchDependentsOp>(wait->getNextNode()))
+      after->moveBefore(wait);
+  });
+  CHECK_THAT(fixture.check(*module), Catch::Contains("letting the next launch start needs"));
 }

@@ -125,3 +125,69 @@ task.kernel @past_the_end "toy" target "sm_90a" sms 1 rows 1 {
     }
   }
 }
+
+// -----
+
+// Launches hand words on that prove nothing: reading them before the launch before is over is a race.
+task.kernel @writer "stage" target "sm_90a" sms 1 rows 1 {
+  task.exchange @h [1, 8] bf16 plain sets 1 slot 0 edge @h_words
+  task.edge 0 @h_words launch epilogue -> poller
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+    task.role epilogue {
+      task.launch_wait
+      task.compute "publish" [] reads [] writes [@h[0, 0] 1 x [8]]
+    }
+  }
+}
+task.kernel @hasty "stage" target "sm_90a" sms 1 rows 1 {
+  task.exchange @h [1, 8] bf16 plain sets 1 slot 0 edge @h_words
+  task.buffer @xs [1, 8] bf16 smem scratch
+  task.edge 0 @h_words launch epilogue -> poller
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      // expected-error @+1 {{reading what an earlier launch wrote needs the previous launch to be complete}}
+      task.poll "poll_rows" [] waits @h_words reads [@h[0, 0] 1 x [8]] writes [@xs[0, 0] 1 x [8]]
+      task.launch_wait
+      task.launch_dependents
+    }
+  }
+}
+
+// -----
+
+// In one launch nothing orders them.
+task.kernel @writer "stage" target "sm_90a" sms 1 rows 1 {
+  task.exchange @h [1, 8] bf16 plain sets 1 slot 0 edge @h_words
+  task.edge 0 @h_words launch epilogue -> poller
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+    task.role epilogue {
+      task.launch_wait
+      task.compute "publish" [] reads [] writes [@h[0, 0] 1 x [8]]
+    }
+  }
+}
+task.kernel @both "stage" target "sm_90a" sms 1 rows 1 {
+  task.exchange @h [1, 8] bf16 plain sets 1 slot 0 edge @h_words
+  task.buffer @xs [1, 8] bf16 smem scratch
+  task.edge 0 @h_words launch epilogue -> poller
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+      task.poll "poll_rows" [] waits @h_words reads [@h[0, 0] 1 x [8]] writes [@xs[0, 0] 1 x [8]]
+    }
+    task.role epilogue {
+      task.launch_wait
+      // expected-error @+1 {{writes @h, which this kernel reads too; expected the reader in a later launch}}
+      task.compute "publish" [] reads [] writes [@h[0, 0] 1 x [8]]
+    }
+  }
+}
