@@ -107,6 +107,15 @@ template <class E, class Cta> MEGALITH_DEVICE void release(Cta &cta) {
   platform::mark_end();
 }
 
+/// One lane adds a bulk copy of `bytes`, from global memory to `target` in the slot that the next
+/// signal of E hands on, both 16 B aligned: E's waiters wait for the bytes too.
+template <class E, class Cta>
+MEGALITH_DEVICE void copy_for(const Cta &cta, void *target, const void *source, uint32_t bytes) {
+  uint64_t *barrier = E::barrier(cta, cta.at[E::kId] % E::kSlots);
+  platform::mbarrier_expect_tx(barrier, bytes);
+  platform::cp_async_bulk(target, source, bytes, barrier);
+}
+
 /// Starts a bulk copy of `bytes` (a multiple of 16, at most the slot) from 16 B aligned global
 /// memory into the next slot of R; the arrival of the last byte signals Full. The slot must have
 /// been acquired.

@@ -6,7 +6,7 @@
 // Epoch words: a b128 carries three fp32 and the launch it belongs to, so it needs no re-arming.
 #pragma once
 
-#include "codegen/device/cta.cuh"
+#include "codegen/device/edges.cuh"
 #include "codegen/device/rows.cuh"
 
 namespace megalith {
@@ -207,24 +207,6 @@ MEGALITH_COLD void poll_vectors(const LaunchArgs &args, VectorBlock block, int l
 
 } // namespace detail
 
-namespace detail {
-/// One warp copies the block, whose words are there.
-MEGALITH_COLD void copy_vectors(VectorBlock block, int lane) {
-  constexpr int kLoads = 16; // under way together
-  for (int base = lane; base < block.total; base += 32 * kLoads) {
-    u32x4 v[kLoads];
-    MEGALITH_UNROLL(kLoads)
-    for (int u = 0; u < kLoads; ++u)
-      if (base + 32 * u < block.total)
-        v[u] = platform::ld_relaxed_v4<platform::Scope::gpu>(block.from(base + 32 * u));
-    MEGALITH_UNROLL(kLoads)
-    for (int u = 0; u < kLoads; ++u)
-      if (base + 32 * u < block.total)
-        platform::st_shared(block.to(base + 32 * u), v[u]);
-  }
-}
-} // namespace detail
-
 /// One warp copies `rows` rows of `4 * vectors` words from E's set, starting at word (first_row,
 /// first_word), to shared memory at `target`, rows `pitch` bytes apart, as they arrive. Needs
 /// X::kWidth and first_word to be multiples of 4, and fewer than 2^16 vectors.
@@ -235,19 +217,12 @@ MEGALITH_DEVICE void poll_block(const Cta &cta, int first_row, int rows, int fir
   static_assert(X::kWidth % 4 == 0, "rows of words are read as v4");
   const uint32_t first = first_row * X::kWidth + first_word;
   const auto reciprocal = static_cast<uint32_t>(((uint64_t{1} << 32) + vectors - 1) / vectors);
-  const detail::VectorBlock block = {set_of<X>(cta, E::kAge) + first,
-                                     target,
-                                     rows * vectors,
-                                     vectors,
-                                     reciprocal,
-                                     X::kWidth,
-                                     pitch,
-                                     first};
+  static_assert(E::kIsProof, "what an earlier launch wrote is fetched, not polled");
   platform::mark<platform::verb::Poll, E>();
-  if constexpr (E::kIsProof)
-    detail::poll_vectors(cta.args, block, cta.lane, E::kId, cta.n);
-  else
-    detail::copy_vectors(block, cta.lane);
+  detail::poll_vectors(cta.args,
+                       {set_of<X>(cta, E::kAge) + first, target, rows * vectors, vectors,
+                        reciprocal, X::kWidth, pitch, first},
+                       cta.lane, E::kId, cta.n);
   platform::mark_end();
 }
 
@@ -266,6 +241,22 @@ template <class E, class Target, class Cta> MEGALITH_DEVICE void poll_rows(const
   using X = typename E::Exchange;
   static_assert(X::kCount <= Target::kCount && 4 * X::kWidth <= Target::kStride);
   poll_block<E>(cta, 0, X::kCount, 0, X::kWidth / 4, cta.smem + Target::kOffset, Target::kStride);
+  detail::pad_polled<Target>(cta, 0, X::kCount);
+}
+
+/// Poller, after launch_wait: all rows of the launch edge E to `Target`, by bulk copies that the
+/// next signal of Full hands on.
+template <class E, class Target, class Full, class Cta>
+MEGALITH_DEVICE void fetch_rows(const Cta &cta) {
+  using X = typename E::Exchange;
+  static_assert(!E::kIsProof && X::kWidth % 4 == 0, "bulk copies are of whole 16 B");
+  static_assert(X::kCount <= Target::kCount && 4 * X::kWidth <= Target::kStride);
+  platform::mark<platform::verb::Poll, E>();
+  if (cta.lane == 0)
+    for (int row = 0; row < X::kCount; ++row)
+      copy_for<Full>(cta, cta.smem + Target::kOffset + row * Target::kStride,
+                     set_of<X>(cta, 0) + row * X::kWidth, 4 * X::kWidth);
+  platform::mark_end();
   detail::pad_polled<Target>(cta, 0, X::kCount);
 }
 

@@ -28,22 +28,47 @@ template <class C, class Cta> MEGALITH_DEVICE ActiveExpert active_expert(const C
           platform::ld_shared<int32_t>(&table->first[e + 1]) - first};
 }
 
+/// One warp zeroes the padding behind `Words` bf16 words of rows 0..count of slot `slot` of X.
+template <class X, int Words, class Cta>
+MEGALITH_DEVICE void clear_behind(const Cta &cta, int slot, int count) {
+  constexpr int kVectors = Words / 4;
+  constexpr int kPadding = (kPaddedWidth<2 * Words> - 2 * Words) / 8;
+  static_assert(X::kRowBytes >= 16 * (kVectors + kPadding));
+  if constexpr (kPadding > 0)
+    for (int i = cta.lane; i < count * kPadding; i += 32)
+      platform::st_shared(X::row(cta, slot, i / kPadding) + 16 * (kVectors + i % kPadding),
+                          u32x4{0, 0, 0, 0});
+}
+
 /// Poller: rows pairs[0..count) of E's bf16 words to rows 0..count of slot `slot` of X, a
 /// SlottedRows with the stride of `Rows`; padding columns become zero.
 template <class E, class X, class Cta>
 MEGALITH_DEVICE void poll_expert(const Cta &cta, int slot, const int32_t *pairs, int count) {
   using Exchange = typename E::Exchange;
   constexpr int kVectors = Exchange::kWidth / 4;
-  constexpr int kPadding = (kPaddedWidth<2 * Exchange::kWidth> - 2 * Exchange::kWidth) / 8;
-  static_assert(Exchange::kWidth % 4 == 0 && X::kRowBytes >= 16 * (kVectors + kPadding));
+  static_assert(Exchange::kWidth % 4 == 0);
   MEGALITH_UNROLL(1)
   for (int i = 0; i < count; ++i)
     poll_block<E>(cta, platform::ld_shared<int32_t>(pairs + i), 1, 0, kVectors,
                   X::row(cta, slot, i), 0);
-  if constexpr (kPadding > 0)
-    for (int i = cta.lane; i < count * kPadding; i += 32)
-      platform::st_shared(X::row(cta, slot, i / kPadding) + 16 * (kVectors + i % kPadding),
-                          u32x4{0, 0, 0, 0});
+  clear_behind<X, Exchange::kWidth>(cta, slot, count);
+}
+
+/// Poller, after launch_wait: the same over a launch edge, by bulk copies that the next signal of
+/// Full hands on. No row waits for the one before, so the rows of all slots are under way together.
+template <class E, class X, class Full, class Cta>
+MEGALITH_DEVICE void fetch_expert(const Cta &cta, int slot, const int32_t *pairs, int count) {
+  using Exchange = typename E::Exchange;
+  constexpr int kVectors = Exchange::kWidth / 4;
+  static_assert(!E::kIsProof && Exchange::kWidth % 4 == 0);
+  platform::mark<platform::verb::Poll, E>();
+  if (cta.lane < count)
+    copy_for<Full>(cta, X::row(cta, slot, cta.lane),
+                   set_of<Exchange>(cta, 0) +
+                       platform::ld_shared<int32_t>(pairs + cta.lane) * Exchange::kWidth,
+                   4 * Exchange::kWidth);
+  platform::mark_end();
+  clear_behind<X, Exchange::kWidth>(cta, slot, count);
 }
 
 /// Consumer warp: rows 0..count of slot `slot` of X as columns of L, count <= 8.

@@ -233,6 +233,12 @@ MEGALITH_DEVICE void mbarrier_arrive_expect_tx(uint64_t *bar, uint32_t bytes) {
       "r"(bytes)
       : "memory");
 }
+MEGALITH_DEVICE void mbarrier_expect_tx(uint64_t *bar, uint32_t bytes) {
+  asm volatile(
+      "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(detail::shared_address(bar)),
+      "r"(bytes)
+      : "memory");
+}
 /// Whether the phase with this parity has completed; may be false spuriously, so loop.
 MEGALITH_DEVICE bool mbarrier_try_wait(uint64_t *bar, uint32_t parity) {
   uint32_t done;

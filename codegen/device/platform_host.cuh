@@ -101,6 +101,9 @@ MEGALITH_DEVICE void mbarrier_arrive(uint64_t *bar) {
 MEGALITH_DEVICE void mbarrier_arrive_expect_tx(uint64_t *bar, uint32_t bytes) {
   host::api->mbarrier_arrive(bar, bytes);
 }
+MEGALITH_DEVICE void mbarrier_expect_tx(uint64_t *bar, uint32_t bytes) {
+  host::api->mbarrier_expect(bar, bytes);
+}
 MEGALITH_DEVICE bool mbarrier_try_wait(uint64_t *bar, uint32_t parity) {
   return host::api->mbarrier_try_wait(bar, parity);
 }

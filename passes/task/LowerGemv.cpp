@@ -117,17 +117,35 @@ static AccessAttr rowsOf(StageOp stage, AccessAttr buffer) {
       Set::Current);
 }
 
+// All rows of an exchange to shared memory: words as they arrive, or copies of what an earlier
+// launch wrote, which the signal of `full` hands on.
+void KernelLowering::pollRows(Steps &steps, AccessAttr source, StringRef rows, StringRef full,
+                              AccessAttr target) {
+  std::string edge = wordsEdge(source), name = source.getBuffer().getValue().str();
+  bool isProof = exchange(name).isSelfValidating();
+  steps.poll(isProof ? "poll_rows<" + edge + ", " + rows + ">"
+                     : "fetch_rows<" + edge + ", " + rows + ", " + full + ">",
+             {}, name + "_words", source, target);
+}
+
+// Whether `stage`, right behind its kernel's routing, gets its rows while that goes on: nothing in
+// this launch is waited for, so they cannot hold it up.
+bool KernelLowering::loadsBehind(StageOp stage, StageOp router) {
+  AccessAttr input = stage.getKind() == StageKind::ExpertUp ? inputOf(stage) : AccessAttr();
+  ExchangeOp source = input ? exchange(input.getBuffer().getValue()) : ExchangeOp();
+  return router && source && !source.isSelfValidating() && router->getNextNode() == stage;
+}
+
 // The poller brings x to shared memory: words of an exchange, or an immutable matrix.
-void KernelLowering::loadRows(StageOp stage) {
+void KernelLowering::loadRows(StageOp stage, StageOp at) {
   AccessAttr input = inputOf(stage);
-  Steps steps(stage, Role::Poller);
+  Steps steps(at, Role::Poller);
   steps.acquire("x_free");
   StringRef source = input.getBuffer().getValue();
   std::string rows = (stage.getSymName() + "::In").str();
   AccessAttr target = rowsOf(stage, whole(names::kInput));
   if (exchange(source))
-    steps.poll("poll_rows<" + wordsEdge(input) + ", " + rows + ">", {}, (source + "_words").str(),
-               input, target);
+    pollRows(steps, input, rows, "x_full", target);
   else
     steps.compute("read_rows<" + rows + ", " + source + ">", {}, {input}, {target});
   steps.signal("x_full");
@@ -301,7 +319,7 @@ LogicalResult KernelLowering::lowerExpertUp(StageOp stage) {
   Steps producer(stage, Role::Producer);
   forExperts(stage, producer, [&] { stream(stage, producer, /*isExpert=*/true); });
 
-  if (inputOf(stage))
+  if (inputOf(stage) && !loadsBehind(stage, topK()))
     loadRows(stage);
 
   Steps consumer(stage, Role::Consumer);
@@ -343,10 +361,13 @@ LogicalResult KernelLowering::lowerExpertDown(StageOp stage) {
 
   Steps poller(stage, Role::Poller);
   std::string words = (input.getBuffer().getValue() + "_words").str();
+  bool isProof = exchange(input.getBuffer().getValue()).isSelfValidating();
+  std::string fetch = ((isProof ? "poll_expert<" : "fetch_expert<") + words + ", " + names::kAct +
+                       (isProof ? ">" : ", act_full>"))
+                          .str();
   forExperts(stage, poller, [&] {
     poller.acquire("act_free", "const int slot");
-    poller.poll("poll_expert<" + words + ", " + names::kAct + ">",
-                {"slot", "expert.pairs", "expert.count"}, words,
+    poller.poll(fetch, {"slot", "expert.pairs", "expert.count"}, words,
                 rectangle(input.getBuffer().getValue(), {d(1), c(0), c(0)}, kernel.getRows(),
                           {c(*configInt(stage, "k"))}, "expert_id"),
                 acts);

@@ -58,9 +58,13 @@ LogicalResult KernelLowering::lowerTopK(StageOp stage) {
   setSymbol(stage, "Routing", names::kRouting);
 
   Steps poller(stage, Role::Poller);
-  poller.poll("poll_rows<" + source + "_words, " + names::kLogits + ">", {},
-              (source + "_words").str(), logits, whole(names::kLogits));
+  pollRows(poller, logits, names::kLogits, "logits_full", whole(names::kLogits));
   poller.signal("logits_full");
+  if (auto next = dyn_cast_or_null<StageOp>(stage->getNextNode());
+      next && loadsBehind(next, stage)) {
+    next.setSms(kernel.getSms()); // routing is on all of them
+    loadRows(next, stage);
+  }
 
   // Every role waits here, where all SMs are, though the experts may have slices on fewer.
   Steps(stage, Role::Producer).wait("routed");

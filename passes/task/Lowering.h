@@ -78,12 +78,16 @@ private:
   StageOp lastSharer(StageOp loader);
   StageOp loaderOf(StageOp stage);
   StageOp topK();
+  bool loadsBehind(StageOp stage, StageOp router);
 
   // LowerGemv.cpp
   llvm::LogicalResult lowerLinear(StageOp stage);
   llvm::LogicalResult lowerExpertUp(StageOp stage);
   llvm::LogicalResult lowerExpertDown(StageOp stage);
-  void loadRows(StageOp stage);
+  void loadRows(StageOp stage) { loadRows(stage, stage); }
+  void loadRows(StageOp stage, StageOp at);
+  void pollRows(Steps &steps, AccessAttr source, llvm::StringRef rows, llvm::StringRef full,
+                AccessAttr target);
   void normRows(StageOp stage, Steps &steps);
   void stream(StageOp stage, Steps &steps, bool isExpert);
   void multiply(StageOp stage, Steps &steps, AccessAttr rows);

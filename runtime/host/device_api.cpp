@@ -187,6 +187,15 @@ void mbarrierArrive(uint64_t *bar, uint32_t expect) {
   m.barrierChanged(cta(), index);
 }
 
+void mbarrierExpect(uint64_t *bar, uint32_t bytes) {
+  Impl &m = *active;
+  m.preemptionPoint();
+  Mbarrier &b = cta().mbarriers[static_cast<size_t>(barrierAt(bar))];
+  std::string wrong = b.expect(bytes);
+  if (!wrong.empty())
+    m.fault(nameOf(b) + ": " + wrong);
+}
+
 bool mbarrierTryWait(uint64_t *bar, uint32_t parity) {
   Impl &m = *active;
   m.preemptionPoint();
@@ -400,6 +409,7 @@ const HostApi kHostApi = {
     add,
     mbarrierInit,
     mbarrierArrive,
+    mbarrierExpect,
     mbarrierTryWait,
     copyBulk,
     prefetch,

@@ -29,11 +29,17 @@ struct Mbarrier {
     waiters.clear();
   }
 
-  /// One arrival that first expects `expect` bytes. Returns what is wrong, or "".
-  std::string arrive(uint32_t expect) {
-    bytes += expect;
-    if (bytes >= kByteLimit)
-      return "more than 2^20 - 1 bytes are pending on one phase";
+  /// Bytes that the current phase waits for. Returns what is wrong, or "".
+  std::string expect(uint32_t more) {
+    bytes += more;
+    return bytes >= kByteLimit ? "more than 2^20 - 1 bytes are pending on one phase" : "";
+  }
+
+  /// One arrival that first expects `more` bytes. Returns what is wrong, or "".
+  std::string arrive(uint32_t more) {
+    std::string wrong = expect(more);
+    if (!wrong.empty())
+      return wrong;
     if (pending == 0)
       return "arrival beyond the count: all " + std::to_string(count) + " arrivals of phase " +
              std::to_string(phase) + " came already and " + std::to_string(bytes) +
