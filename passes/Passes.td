@@ -72,8 +72,8 @@ def PlanMemory : Task_Pass<"task-plan-memory", "::megalith::task::KernelOp"> {
   let description = [{
     Declares the buffers of the hand-offs with offset, stride and guard, and gives the ring what is left. If that is
     less than `ring-floor`, attention's buffers share bytes with those of the dense phase (alias groups, with the edges
-    `@attention_done` and `@merge_done`); if it is still less than half, slots become single too,
-    attention's first.
+    `@attention_done` and `@merge_done`), and if it is still less, attention's slots become single;
+    if that leaves less than half, the others' do too.
 
     With `residents` 2 a kernel that leaves its ring half of `ring-floor` in half of the SM's shared memory gets that
     and `residents = 2`; others get all of it.

@@ -116,19 +116,22 @@ MEGALITH_DEVICE void copy_for(const Cta &cta, void *target, const void *source, 
   platform::cp_async_bulk(target, source, bytes, barrier);
 }
 
-/// Starts a bulk copy of `bytes` (a multiple of 16, at most the slot) from 16 B aligned global
-/// memory into the next slot of R; the arrival of the last byte signals Full. The slot must have
-/// been acquired.
+/// Starts a bulk copy of `bytes` (a multiple of 16) from 16 B aligned global memory, then of
+/// `rest_bytes` from `rest` if there are any, into the next slot of R, which has room for both; the
+/// arrival of the last byte signals Full. The slot must have been acquired.
 template <class Full, class R, class Cta>
-MEGALITH_DEVICE void copy_bulk(Cta &cta, const void *source, uint32_t bytes) {
+MEGALITH_DEVICE void copy_bulk(Cta &cta, const void *source, uint32_t bytes,
+                               const void *rest = nullptr, uint32_t rest_bytes = 0) {
   static_assert(Full::kSlots == R::kSlots && Full::kArrivals == 1);
   const uint32_t use = cta.at[Full::kId]++;
   const int slot = use % Full::kSlots;
   platform::mark<platform::verb::Copy, Full>();
   if (cta.lane == 0) {
     uint64_t *barrier = Full::barrier(cta, slot);
-    platform::mbarrier_arrive_expect_tx(barrier, bytes);
+    platform::mbarrier_arrive_expect_tx(barrier, bytes + rest_bytes);
     platform::cp_async_bulk(R::slot(cta, slot), source, bytes, barrier);
+    if (rest_bytes > 0)
+      platform::cp_async_bulk(R::slot(cta, slot) + bytes, rest, rest_bytes, barrier);
   }
   platform::mark_end();
 }

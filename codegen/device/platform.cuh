@@ -20,6 +20,9 @@
 //              uint32_t reduce_max(uint32_t)
 // CTA          named_barrier(id, threads), cta_sync()
 // mma          void mma_k_loop(float (&acc)[4], const MmaLoop &)
+//              void mma_k_loops(float (&acc0)[4], float (&acc1)[4], const MmaLoop &, a1): two at
+//              once over the same B
+//              void mma_tiles<N>(float (&acc)[N][4], a, stride, u32x2 b): one step of N row tiles
 // bits         int popcount(uint32_t)
 // math         fmaf_, exp2f_, log2f_, rsqrtf_, sqrtf_, sinf_, cosf_, fmaxf_, fminf_, fabsf_
 // launch       launch_wait(), launch_dependents(), uint64_t now_ns(), poll_pause(p)

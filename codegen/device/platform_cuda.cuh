@@ -326,6 +326,15 @@ MEGALITH_DEVICE void cta_sync() {
   __syncthreads();
 }
 
+namespace detail {
+MEGALITH_DEVICE void mma(float (&acc)[4], const u32x4 &a, const u32x2 &b) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
+               : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y));
+}
+} // namespace detail
+
 /// Operands of up to four steps are under way before the first product: the loads' latency is paid
 /// once, and no lane branches (what is not valid is read and multiplied all the same).
 MEGALITH_DEVICE void mma_k_loop(float (&acc)[4], const MmaLoop &l) {
@@ -343,11 +352,52 @@ MEGALITH_DEVICE void mma_k_loop(float (&acc)[4], const MmaLoop &l) {
 #pragma unroll
     for (int s = 0; s < kAhead; ++s)
       if (first + s < l.steps)
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-                     "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                     : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
-                     : "r"(a[s].x), "r"(a[s].y), "r"(a[s].z), "r"(a[s].w), "r"(b[s].x),
-                       "r"(b[s].y));
+        detail::mma(acc, a[s], b[s]);
+  }
+}
+
+/// Two loops at once over the same B: acc1 is that of `l` with A at `a1`.
+MEGALITH_DEVICE void mma_k_loops(float (&acc0)[4], float (&acc1)[4], const MmaLoop &l,
+                                 const unsigned char *a1) {
+  constexpr int kAhead = 4;
+#pragma unroll
+  for (int first = 0; first < l.steps; first += kAhead) {
+    u32x4 a[2][kAhead];
+    u32x2 b[kAhead];
+#pragma unroll
+    for (int s = 0; s < kAhead; ++s)
+      if (first + s < l.steps) {
+        const int at = ((l.j0 + first + s) ^ l.swap) * l.a_stride;
+        b[s] = ld_shared<u32x2>(l.b + (first + s) * l.b_stride);
+        a[0][s] = ld_shared<u32x4>(l.a + at);
+        a[1][s] = ld_shared<u32x4>(a1 + at);
+      }
+#pragma unroll
+    for (int s = 0; s < kAhead; ++s)
+      if (first + s < l.steps) {
+        detail::mma(acc0, a[0][s], b[s]);
+        detail::mma(acc1, a[1][s], b[s]);
+      }
+  }
+}
+
+/// One k16 step of N tiles of 16 rows, whose A fragments are `stride` bytes apart, times the same
+/// B fragment, which is in registers: acc[i] += A(i) x B.
+template <int N>
+MEGALITH_DEVICE void mma_tiles(float (&acc)[N][4], const unsigned char *a, int stride,
+                               const u32x2 &b) {
+  constexpr int kAhead = 4;
+#pragma unroll
+  for (int first = 0; first < N; first += kAhead) {
+    u32x4 fragment[kAhead];
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i)
+      if (first + i < N)
+        fragment[i] = ld_shared<u32x4>(a + (first + i) * stride);
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i)
+      if (first + i < N)
+        detail::mma(acc[first + i], fragment[i], b);
   }
 }
 

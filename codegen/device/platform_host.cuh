@@ -166,6 +166,27 @@ MEGALITH_DEVICE void cta_sync() {
 MEGALITH_DEVICE void mma_k_loop(float (&acc)[4], const MmaLoop &l) {
   host::api->collective(host::Collective::mma, &l, 0, acc);
 }
+MEGALITH_DEVICE void mma_k_loops(float (&acc0)[4], float (&acc1)[4], const MmaLoop &l,
+                                 const unsigned char *a1) {
+  MmaLoop other = l;
+  other.a = a1;
+  mma_k_loop(acc0, l);
+  mma_k_loop(acc1, other);
+}
+template <int N>
+MEGALITH_DEVICE void mma_tiles(float (&acc)[N][4], const unsigned char *a, int stride,
+                               const u32x2 &b) {
+  for (int i = 0; i < N; ++i)
+    mma_k_loop(acc[i], {.steps = 1,
+                        .a = a + i * stride,
+                        .j0 = 0,
+                        .swap = 0,
+                        .a_stride = 0,
+                        .a_valid = true,
+                        .b = reinterpret_cast<const unsigned char *>(&b),
+                        .b_stride = 0,
+                        .b_valid = true});
+}
 
 MEGALITH_DEVICE float fmaf_(float a, float b, float c) {
   return ::fmaf(a, b, c);

@@ -34,20 +34,37 @@ MEGALITH_DEVICE void sin_cos(float angle, float &sine, float &cosine) {
   cosine = (quadrant + 1) & 2 ? -second : second;
 }
 
+/// The angles of one position, for this lane's pairs 32 * i + lane.
+template <int RopeDim> struct Rotation {
+  static_assert(RopeDim % 64 == 0);
+  static constexpr int kPairs = RopeDim > 0 ? RopeDim / 64 : 1;
+  int position = -1;
+  float sine[kPairs], cosine[kPairs];
+
+  /// Turns to position `to`, given the inverse frequencies of the pairs; costs nothing where it is
+  /// there already.
+  MEGALITH_DEVICE void turn_to(int to, const float (&frequency)[kPairs]) {
+    if (to == position)
+      return;
+    position = to;
+    if constexpr (RopeDim > 0) {
+      MEGALITH_UNROLL_ALL
+      for (int i = 0; i < kPairs; ++i)
+        sin_cos(static_cast<float>(to) * frequency[i], sine[i], cosine[i]);
+    }
+  }
+};
+
 /// Rotates a head whose channel 32 * i + lane is x[i]: half-split pairs (j, j + RopeDim / 2) for
 /// j < RopeDim / 2, results rounded to bf16; channels from RopeDim on stay. RopeDim is a multiple
-/// of 64, so both channels of a pair are in one lane; frequency[i] is that of pair 32 * i + lane.
-/// Position 0 changes nothing.
+/// of 64, so both channels of a pair are in one lane. Position 0 changes nothing.
 template <int RopeDim, int N>
-MEGALITH_DEVICE void rotate_head(float (&x)[N], int position,
-                                 const float (&frequency)[RopeDim / 64]) {
-  static_assert(RopeDim % 64 == 0 && RopeDim <= 32 * N);
+MEGALITH_DEVICE void rotate_head(float (&x)[N], const Rotation<RopeDim> &rotation) {
+  static_assert(RopeDim <= 32 * N);
   constexpr int kHalf = RopeDim / 64;
   MEGALITH_UNROLL_ALL
   for (int i = 0; i < kHalf; ++i) {
-    float s, c;
-    sin_cos(static_cast<float>(position) * frequency[i], s, c);
-    const float a = x[i], b = x[i + kHalf];
+    const float a = x[i], b = x[i + kHalf], s = rotation.sine[i], c = rotation.cosine[i];
     x[i] = round16(platform::fmaf_(a, c, -(b * s)));
     x[i + kHalf] = round16(platform::fmaf_(b, c, a * s));
   }

@@ -5,8 +5,8 @@
 // A sequence of n = start + rows positions is split into pieces of 16 * ceil(ceil(n / 16) / 32)
 // positions, so that there are at most 32 of them. One tile is (sequence, KV head, split) with all
 // rows of the sequence as queries: each KV byte is read once. The first units of a tile, full and
-// below `start`, are bulk copies through the ring; what is left, at most two units, is the *tail*,
-// put together in shared memory from the page and from this step's words.
+// below `start`, are bulk copies through the ring, up to two at a time; what is left, at most two
+// units, is the *tail*, put together in shared memory from the page and from this step's words.
 //
 // Config members (struct C):
 //   kRows            rows of the bucket R
@@ -140,6 +140,7 @@ private:
 /// One merge tile: the splits of (row, query head) become channels [channel, channel +
 /// kHeadDim / kMergeParts) of that head's output.
 struct MergeTile {
+  int number; // (row * kQHeads + q_head) * kMergeParts + part
   int row;
   int q_head;
   int channel;
@@ -165,6 +166,7 @@ template <class C> struct MergeTiles {
       return false;
     int head = at / C::kMergeParts, row = head / C::kQHeads;
     int seq = row < step.live_rows ? step.row_seq[row] : -1;
+    tile.number = at;
     tile.row = row;
     tile.q_head = head % C::kQHeads;
     tile.channel = at % C::kMergeParts * (C::kHeadDim / C::kMergeParts);

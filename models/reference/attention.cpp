@@ -48,8 +48,10 @@ template <class T> struct Partial {
   T sum = 0;
   std::vector<T> values;
 
-  /// Adds the other's keys; the older result is the left operand.
+  /// Adds the other's keys, if it has any; the older result is the left operand.
   void merge(const Partial &other) {
+    if (other.sum == T(0))
+      return;
     const T both = std::max(maximum, other.maximum);
     const T mine = sum == T(0) ? T(0) : std::exp(maximum - both);
     const T theirs = std::exp(other.maximum - both);
@@ -60,16 +62,21 @@ template <class T> struct Partial {
   }
 };
 
-/// One query head over one piece of its keys, unit by unit of 16 positions: the probabilities of a
-/// unit are relative to the largest score so far, and what came before is scaled to it.
+constexpr int64_t kUnit = 16;
+
+/// One query head over one chunk of a piece of its keys, unit by unit of 16 positions: the
+/// probabilities of a unit are relative to the chunk's largest score so far, and what came before
+/// is scaled to it. The piece begins at `first`; its pair p of units is in chunk p % chunks.
 template <class T>
-Partial<T> attendPiece(const std::vector<T> &query, const KvStore &cache, int64_t sequence,
-                       int64_t kvHead, KeyRange keys, const AttentionRule &rule, bool roundP) {
-  constexpr int64_t kUnit = 16;
+Partial<T> attendChunk(const std::vector<T> &query, const KvStore &cache, int64_t sequence,
+                       int64_t kvHead, KeyRange keys, int64_t first, int64_t chunk, int64_t chunks,
+                       const AttentionRule &rule, bool roundP) {
   Partial<T> partial;
   partial.values.assign(query.size(), T(0));
   std::vector<T> scores;
   for (int64_t unit = keys.first; unit < keys.end; unit = (unit / kUnit + 1) * kUnit) {
+    if ((unit - first) / (2 * kUnit) % chunks != chunk)
+      continue;
     const int64_t end = std::min((unit / kUnit + 1) * kUnit, keys.end);
     scores.clear();
     T maximum = partial.maximum;
@@ -99,16 +106,25 @@ Partial<T> attendPiece(const std::vector<T> &query, const KvStore &cache, int64_
   return partial;
 }
 
+/// Chunks of a piece, given the query vectors that share its keys: 8 warps over their column tiles
+/// of 8 vectors.
+int64_t chunksOf(int64_t vectors) {
+  const int64_t columns = (vectors + 7) / 8;
+  return 8 / std::clamp<int64_t>(columns, 1, 8);
+}
+
 } // namespace
 
 Matrix attention(const Matrix &q, const KvStore &cache, const AttentionRule &rule,
                  std::span<const double> sinks, Element element, const Context &context) {
   Matrix out(q.rows, q.columns);
   const int64_t headDim = cache.headDim, group = rule.heads / cache.heads;
-  std::vector<int64_t> lengths; // per sequence: keys of its last live row
+  std::vector<int64_t> lengths, rows; // per sequence: keys of its last live row, live rows
   for (const Row &row : context.step->rows)
     if (row.live) {
       lengths.resize(std::max(lengths.size(), size_t(row.sequence) + 1));
+      rows.resize(lengths.size());
+      ++rows[size_t(row.sequence)];
       int64_t &length = lengths[size_t(row.sequence)];
       length = std::max(length, row.position + 1);
     }
@@ -121,14 +137,20 @@ Matrix attention(const Matrix &q, const KvStore &cache, const AttentionRule &rul
           q.row(r).subspan(size_t(head * headDim), size_t(headDim));
       const std::vector<T> query(from.begin(), from.end());
       const KeyRange keys = visibleKeys(rule, row.position);
-      const int64_t blocks = (lengths[size_t(row.sequence)] + 15) / 16;
-      const int64_t piece = 16 * ((blocks + 31) / 32);
+      const int64_t blocks = (lengths[size_t(row.sequence)] + kUnit - 1) / kUnit;
+      const int64_t piece = kUnit * ((blocks + 31) / 32);
       Partial<T> total;
       total.values.assign(size_t(headDim), T(0));
-      for (int64_t p = keys.first / piece * piece; p < keys.end; p += piece)
-        total.merge(attendPiece(query, cache, row.sequence, kvHead,
-                                {std::max(p, keys.first), std::min(p + piece, keys.end)}, rule,
-                                roundP));
+      const int64_t chunks = chunksOf(rows[size_t(row.sequence)] * group);
+      for (int64_t p = keys.first / piece * piece; p < keys.end; p += piece) {
+        const KeyRange range{std::max(p, keys.first), std::min(p + piece, keys.end)};
+        Partial<T> split;
+        split.values.assign(size_t(headDim), T(0));
+        for (int64_t chunk = 0; chunk < chunks; ++chunk)
+          split.merge(attendChunk(query, cache, row.sequence, kvHead, range, p, chunk, chunks, rule,
+                                  roundP));
+        total.merge(split);
+      }
       if (!sinks.empty()) {
         Partial<T> sink;
         sink.maximum = T(sinks[size_t(head)]);

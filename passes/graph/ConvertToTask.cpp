@@ -270,6 +270,12 @@ private:
     return addLinear(op, "qkv_proj", op.getInput(), weights, n, k, "qkv", target);
   }
 
+  /// Merge tiles of one query head (codegen/device/merge.cuh): more of them spread the reading of
+  /// partial results over more SMs.
+  int64_t mergePartsOf(int64_t heads) {
+    return build.rows() * heads * 4 <= build.sms() * 2 ? 4 : 1;
+  }
+
   LogicalResult convertAttention(moe::AttentionOp op) {
     if (op.getMask() != moe::AttentionMask::Full || op.getSinks())
       return refuse(op, "windows, chunks and sinks");
@@ -300,8 +306,9 @@ private:
         build.global("kv", kvHeads, 2 * kPagePositions * headDim, build.bf16(), Mutability::Pages);
     FlatSymbolRefAttr frequencies =
         build.global("inv_freq", 1, headDim / 2, build.f32(), Mutability::Immutable);
-    FlatSymbolRefAttr partials =
-        build.value("partials", build.rows() * heads * kMaxSplits, headDim + 2, build.f32(), false);
+    int64_t parts = mergePartsOf(heads);
+    FlatSymbolRefAttr partials = build.value("partials", build.rows() * heads * parts * kMaxSplits,
+                                             headDim / parts + 2, build.f32(), false);
     FlatSymbolRefAttr attn =
         build.value("attn", build.rows(), heads * headDim, build.bf16(), false);
     Keys keys = {build.key("q_heads", heads),
@@ -310,6 +317,7 @@ private:
                  build.key("scale", op.getScale()),
                  build.key("rope_theta", rope.getTheta()),
                  build.key("max_positions", cache.getPositions()),
+                 build.key("merge_parts", parts),
                  build.key("inv_freq", frequencies),
                  build.key("qk_norm", norm ? "head" : "none")};
     if (norm) {
@@ -320,7 +328,9 @@ private:
     build.stage("attention", StageKind::Attention, op, {build.whole(*source), build.whole(pages)},
                 {build.whole(partials), build.whole(pages)}, keys, false);
     build.stage("merge", StageKind::Merge, op, {build.whole(partials)}, {build.whole(attn)},
-                {build.key("q_heads", heads), build.key("head_dim", headDim)}, false);
+                {build.key("q_heads", heads), build.key("head_dim", headDim),
+                 build.key("merge_parts", parts)},
+                false);
     rowsInSmem = {};
     sources[op.getResult()] = {attn};
     return success();

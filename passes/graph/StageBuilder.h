@@ -44,6 +44,7 @@ public:
   mlir::Type bf16() { return builder.getBF16Type(); }
   mlir::Type f32() { return builder.getF32Type(); }
   int64_t rows() const { return rowsBucket; }
+  int64_t sms() { return kernel.getSms(); }
 
 private:
   std::string unique(llvm::StringRef name);

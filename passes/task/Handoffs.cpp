@@ -6,6 +6,9 @@ using namespace mlir;
 
 namespace megalith::task {
 
+/// Most splits of a sequence (docs/kernel-contract.md section 6).
+static constexpr int64_t kMaxSplits = 32;
+
 static int64_t padded(int64_t k) {
   return llvm::alignTo(k, 128);
 }
@@ -21,21 +24,12 @@ int64_t vectorsOf(StageOp attention) {
   return rows * (*configInt(attention, "q_heads") / *configInt(attention, "kv_heads"));
 }
 
-int64_t recordFloats(int64_t headDim) {
-  return 3 * llvm::divideCeil(headDim + 2, 3);
-}
-
 int64_t mergePartsOf(StageOp stage) {
-  auto kernel = stage->getParentOfType<KernelOp>();
-  int64_t heads = kernel.getRows() * *configInt(stage, "q_heads");
-  return heads * 4 <= kernel.getSms() * 2 ? 4 : 1;
+  return configInt(stage, "merge_parts").value_or(1);
 }
 
-int64_t mergeWords(int64_t headDim, int64_t parts) {
-  int64_t width = headDim / parts, most = 0;
-  for (int64_t c = 0; c < headDim; c += width)
-    most = std::max(most, 2 + (1 + c + width) / 3 - (c == 0 ? 1 : (2 + c) / 3));
-  return most;
+int64_t pieceUnitsOf(StageOp attention) {
+  return 2 * 64 * *configInt(attention, "head_dim") <= 16384 ? 2 : 1;
 }
 
 int64_t maxActive(KernelOp kernel, int64_t experts, int64_t topK) {
@@ -47,9 +41,9 @@ namespace {
 class Collector {
 public:
   explicit Collector(KernelOp kernel)
-      : kernel(kernel), rows(kernel.getRows()), bf16(BFloat16Type::get(kernel.getContext())),
-        f32(Float32Type::get(kernel.getContext())), i32(IntegerType::get(kernel.getContext(), 32)) {
-  }
+      : kernel(kernel), rows(kernel.getRows()), sms(kernel.getSms()),
+        bf16(BFloat16Type::get(kernel.getContext())), f32(Float32Type::get(kernel.getContext())),
+        i32(IntegerType::get(kernel.getContext(), 32)) {}
 
   std::vector<Handoff> collect() {
     for (auto stage : kernel.getOps<StageOp>()) {
@@ -142,13 +136,15 @@ private:
 
   void addAttention(StageOp stage) {
     int64_t dim = *configInt(stage, "head_dim"), vectors = vectorsOf(stage);
-    int64_t heads = vectors / rows + 2, record = recordFloats(dim);
+    int64_t heads = vectors / rows + 2;
+    // Slots beyond the tiles of one SM would stay empty.
+    int64_t tiles = llvm::divideCeil(rows * kMaxSplits * *configInt(stage, "kv_heads"), sms);
     add({names::kQkvIn.str(),
          rows,
          heads * dim,
          bf16,
          heads * dim * 2,
-         2,
+         std::min<int64_t>(2, tiles),
          1,
          slotted(heads * dim * 2),
          Phase::Attention,
@@ -170,7 +166,7 @@ private:
          Role::Consumer,
          {}});
     add({names::kTail.str(),
-         2,
+         (30 + rows) / 16, // units that rows + 15 positions may touch
          32 * dim,
          bf16,
          64 * dim,
@@ -182,42 +178,32 @@ private:
          "",
          Role::Consumer,
          {}});
-    add({names::kProb.str(),
-         8,
-         128,
-         bf16,
-         256,
+    add({names::kApart.str(),
+         static_cast<int64_t>(8 * llvm::divideCeil(vectors, 64)) *
+             std::clamp<int64_t>(vectors, 2, 8),
+         dim + 4,
+         f32,
+         4 * (dim + 4),
          1,
          1,
-         slotted(256),
+         slotted(4 * (dim + 4)),
          Phase::Attention,
          "",
          "",
          Role::Consumer,
          {}});
-    add({names::kApart.str(),
-         vectors,
-         record,
-         f32,
-         4 * record,
-         2,
-         1,
-         slotted(4 * record),
-         Phase::Attention,
-         "apart_full",
-         "apart_free",
-         Role::Consumer,
-         {Role::Epilogue}});
   }
 
   void addMerge(StageOp stage) {
-    int64_t words = mergeWords(*configInt(stage, "head_dim"), mergePartsOf(stage));
+    int64_t parts = mergePartsOf(stage);
+    int64_t words = llvm::divideCeil(*configInt(stage, "head_dim") / parts + 2, 3);
+    int64_t merges = llvm::divideCeil(rows * *configInt(stage, "q_heads") * parts, sms);
     add({names::kMparts.str(),
          32,
          4 * words,
          f32,
          16 * words,
-         2,
+         std::min<int64_t>(2, merges),
          1,
          slotted(16 * words),
          Phase::Attention,
@@ -296,7 +282,7 @@ private:
   }
 
   KernelOp kernel;
-  int64_t rows;
+  int64_t rows, sms;
   Type bf16, f32, i32;
   std::vector<Handoff> list;
 };

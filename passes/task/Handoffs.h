@@ -38,8 +38,8 @@ struct Handoff {
 namespace names {
 inline constexpr llvm::StringLiteral kRing = "ring", kFull = "w_full", kFree = "w_free";
 inline constexpr llvm::StringLiteral kInput = "xs", kPart = "part", kQkvIn = "qkv_in",
-                                     kQuery = "q_rows", kTail = "tail", kProb = "prob",
-                                     kApart = "apart", kMparts = "mparts", kLogits = "logits_rows",
+                                     kQuery = "q_rows", kTail = "tail", kApart = "apart",
+                                     kMparts = "mparts", kLogits = "logits_rows",
                                      kRouting = "routing", kAct = "act_rows", kDown = "down_rows";
 /// Edges that order attention's last use of bytes before their first use as something else.
 inline constexpr llvm::StringLiteral kAttentionDone = "attention_done", kMergeDone = "merge_done";
@@ -52,15 +52,16 @@ std::vector<Handoff> handoffsOf(KernelOp kernel);
 /// keeps no other's slice) has its slice of the residual.
 std::string keptName(StageOp stage);
 
-/// Merge tiles of one query head, of an attention or merge stage: more spread the reading over more
-/// SMs (codegen/device/merge.cuh).
+/// Merge tiles of one query head, of an attention or merge stage: `merge_parts` of its config,
+/// else 1.
 int64_t mergePartsOf(StageOp stage);
 
-/// Query vectors of an attention tile, fp32 values of their records, epoch words a merge tile
-/// gathers of one split.
+/// Query vectors of an attention tile.
 int64_t vectorsOf(StageOp attention);
-int64_t recordFloats(int64_t headDim);
-int64_t mergeWords(int64_t headDim, int64_t parts);
+
+/// Units of 16 positions in a piece of KV that passes through the ring
+/// (codegen/device/attention_shape.cuh).
+int64_t pieceUnitsOf(StageOp attention);
 
 /// Most active experts of a step, given the rows bucket.
 int64_t maxActive(KernelOp kernel, int64_t experts, int64_t topK);

@@ -45,7 +45,6 @@ void KernelLowering::declareAttention(StageOp stage) {
   setSymbol(stage, "QkvIn", names::kQkvIn);
   setSymbol(stage, "Query", names::kQuery);
   setSymbol(stage, "Tail", names::kTail);
-  setSymbol(stage, "Prob", names::kProb);
   setSymbol(stage, "Apart", names::kApart);
   if (kernel.lookup<BufferOp>(ref(names::kMparts))) // the merge is in this kernel too
     setSymbol(stage, "Mparts", names::kMparts);
@@ -53,14 +52,16 @@ void KernelLowering::declareAttention(StageOp stage) {
   int64_t tiles = rows * llvm::divideCeil(kMaxSplits * kvHeads, sms);
   int64_t positions = configInt(stage, "max_positions").value_or(kMaxPositions);
   int64_t units = llvm::divideCeil(llvm::divideCeil(positions, kUnitPositions), kMaxSplits);
+  int64_t pieces = llvm::divideCeil(units, pieceUnitsOf(stage));
   declareSymbol(
       "attention_tiles", tiles,
       ("AttentionTiles<" + stage.getSymName() + ">(*cta.args.step, cta.sm).count()").str(),
       /*perSm=*/true);
-  declareSymbol("full_units", units, "tile.full_units", /*perSm=*/true);
+  declareSymbol("full_pieces", pieces, ("full_pieces<" + stage.getSymName() + ">(tile)").str(),
+                /*perSm=*/true);
   declareTable(kTileTable, rows * kMaxSplits * kvHeads, Axiom::Partition, "tile");
-  declareTable("kv_unit", rows * kMaxSplits * kvHeads * units, Axiom::Injective,
-               "unit of a tile, below start");
+  declareTable("kv_piece", rows * kMaxSplits * kvHeads * pieces, Axiom::Injective,
+               "units of a tile, below start");
   declareTable("kv_new", rows * kMaxSplits * kvHeads, Axiom::Injective,
                "units of a tile with new positions");
 }
@@ -76,22 +77,32 @@ LogicalResult KernelLowering::lowerAttention(StageOp stage) {
   if (!projections || !pages || !partials)
     return stage.emitOpError() << "expected to read an exchange of projections and KV pages, and "
                                   "to write an exchange of partial results";
+  int64_t parts = mergePartsOf(stage), dim = *configInt(stage, "head_dim");
+  ExchangeOp results = exchange(partials.getBuffer().getValue());
+  int64_t records = kernel.getRows() * *configInt(stage, "q_heads") * parts * kMaxSplits;
+  if (dim % (2 * parts) || results.rows() != records || results.cols() != dim / parts + 2)
+    return stage.emitOpError() << "expected @" << results.getSymName() << " to hold " << records
+                               << " records (row, query head, merge part, split) of "
+                               << dim / parts + 2 << " values for " << parts
+                               << " merge parts of an even number of channels, but got "
+                               << results.rows() << " x " << results.cols();
   declareAttention(stage);
   std::string name = stage.getSymName().str(), list = "AttentionTiles<" + name + ">";
-  int64_t units = kernel.lookup<SymbolOp>(ref("full_units")).getMax();
+  int64_t pieces = kernel.lookup<SymbolOp>(ref("full_pieces")).getMax();
   StringRef pool = pages.getBuffer().getValue(), qkv = projections.getBuffer().getValue();
-  AffineExpr unitBytes = c(2 * kUnitPositions * *configInt(stage, "head_dim"));
+  AffineExpr unitBytes = c(2 * kUnitPositions * dim);
   auto tiles = [&](Steps &steps, function_ref<void()> body) {
     steps.loop("tile", "attention_tiles", body, list);
   };
 
   Steps producer(stage, Role::Producer);
   tiles(producer, [&] {
-    producer.loop("unit", "full_units", [&] {
+    producer.loop("piece", "full_pieces", [&] {
       producer.acquire(names::kFree);
-      producer.copy("copy_unit<" + name + ", " + names::kRing + ", " + names::kFull + ">",
-                    {"tile", "unit"},
-                    rectangle(pool, {d(1) * units + d(2), c(0), c(0)}, 1, {unitBytes}, "kv_unit"));
+      producer.copy("copy_units<" + name + ", " + names::kRing + ", " + names::kFull + ">",
+                    {"tile", "piece"},
+                    rectangle(pool, {d(1) * pieces + d(2), c(0), c(0)}, 1,
+                              {unitBytes * pieceUnitsOf(stage)}, "kv_piece"));
     });
   });
 
@@ -107,46 +118,36 @@ LogicalResult KernelLowering::lowerAttention(StageOp stage) {
 
   Steps consumer(stage, Role::Consumer);
   AccessAttr in = whole(names::kQkvIn), query = whole(names::kQuery), tail = whole(names::kTail),
-             prob = whole(names::kProb);
+             apart = whole(names::kApart);
+  StringRef out = partials.getBuffer().getValue();
   AccessAttr newUnit = rectangle(pool, {d(1), c(0), c(0)}, 1, {unitBytes}, "kv_new");
   consumer.local("constants", "const auto", "attention_constants<" + name + ">(cta)");
   consumer.local("state", "AttentionState<" + name + ">");
   tiles(consumer, [&] {
+    consumer.compute("attention_prepare<" + name + ">", {"tile", "constants", "state"}, {newUnit},
+                     {tail});
     consumer.wait("qkv_full", "const int words");
     consumer.compute("attention_begin<" + name + ">", {"tile", "words", "constants", "state"}, {in},
-                     {query});
-    consumer.compute("attention_tail<" + name + ">", {"tile", "words", "constants"}, {in, newUnit},
-                     {tail});
+                     {query, tail});
     consumer.release("qkv_free");
-    consumer.loop("unit", "full_units", [&] {
+    consumer.loop("piece", "full_pieces", [&] {
       consumer.wait(names::kFull, "const int slot");
-      consumer.compute("attention_unit<" + name + ", " + names::kRing + ">",
-                       {"tile", "slot", "unit", "state"}, {query}, {prob}, {}, /*readsRing=*/true);
+      consumer.compute("attention_piece<" + name + ", " + names::kRing + ">",
+                       {"tile", "slot", "piece", "state"}, {query}, {apart}, {},
+                       /*readsRing=*/true);
       consumer.release(names::kFree);
     });
-    consumer.compute("attention_tail_units<" + name + ">", {"tile", "state"}, {query, tail},
-                     {prob});
-    consumer.acquire("apart_free", "const int place");
-    consumer.compute("attention_finish<" + name + ">", {"tile", "place", "state"}, {},
-                     {whole(names::kApart)});
-    consumer.signal("apart_full");
+    consumer.compute("attention_tail<" + name + ">", {"tile", "state"}, {query, tail}, {apart});
+    consumer.compute("attention_finish<" + name + ">", {"tile", "state"}, {}, {apart});
     consumer.launchWait(); // as late as can be; costs nothing when repeated
+    consumer.compute("publish_partials<" + name + ", " + out + "_words>", {"tile", "state"},
+                     {apart},
+                     {rectangle(out, {d(1), c(0), c(0)}, vectorsOf(stage) * mergePartsOf(stage),
+                                {c(exchange(out).cols())}, kTileTable)});
     consumer.compute("attention_append<" + name + ">", {"tile"}, {tail}, {newUnit});
   });
   if (isAliased())
     consumer.signal(names::kAttentionDone);
-
-  Steps epilogue(stage, Role::Epilogue);
-  requireLaunchWait(stage, Role::Epilogue, epilogue);
-  StringRef out = partials.getBuffer().getValue();
-  tiles(epilogue, [&] {
-    epilogue.wait("apart_full", "const int place");
-    epilogue.compute("publish_partials<" + name + ", " + out + "_words>", {"tile", "place"},
-                     {whole(names::kApart)},
-                     {rectangle(out, {d(1), c(0), c(0)}, vectorsOf(stage),
-                                {c(exchange(out).cols())}, kTileTable)});
-    epilogue.release("apart_free");
-  });
   return success();
 }
 
@@ -176,13 +177,17 @@ LogicalResult KernelLowering::lowerMerge(StageOp stage) {
   if ((!attention && !isAlone) || !exchange(write.getBuffer().getValue()))
     return stage.emitOpError() << "expected to read the partial results of an attention stage and "
                                   "to write an exchange";
+  int64_t parts = mergePartsOf(stage);
+  if (!isAlone && mergePartsOf(attention) != parts)
+    return stage.emitOpError() << "expected merge_parts of the attention stage, "
+                               << mergePartsOf(attention) << ", but got " << parts;
   if (isAlone)
     declareMerge(stage);
   StageOp shape = isAlone ? stage : attention;
   std::string config = shape.getSymName().str(), list = "MergeTiles<" + config + ">";
   StringRef partials = read.getBuffer().getValue(), out = write.getBuffer().getValue();
   int64_t heads = *configInt(stage, "q_heads"), dim = *configInt(stage, "head_dim");
-  int64_t parts = mergePartsOf(shape), width = dim / parts;
+  int64_t width = dim / parts;
   int64_t total = kernel.getRows() * heads * parts, sms = kernel.getSms();
   SmallVector<AffineExpr> trips = {(c(total + sms - 1) - d(0)).floorDiv(sms)};
   if (total % sms == 0)

@@ -177,6 +177,17 @@ struct MaterializeExchanges : megalith::impl::MaterializeExchangesBase<Materiali
     return ArrayAttr::get(&getContext(), roles);
   }
 
+  /// Consumers publish what an attention tile found, since they add it up; all else is the
+  /// epilogue's.
+  Role publisherOf(BufferOp value) {
+    for (auto stage : getOperation().getOps<StageOp>())
+      for (auto access : stage.getWrites().getAsRange<AccessAttr>())
+        if (stage.getKind() == StageKind::Attention &&
+            access.getBuffer().getValue() == value.getSymName())
+          return Role::Consumer;
+    return Role::Epilogue;
+  }
+
   LogicalResult replace(BufferOp value) {
     KernelOp kernel = getOperation();
     std::optional<int64_t> slot = value.getSlot() ? value.getSlot() : freeSlot(kernel);
@@ -192,7 +203,7 @@ struct MaterializeExchanges : megalith::impl::MaterializeExchangesBase<Materiali
                        : value.getCrossing() ? 3
                                              : 2,
                        *slot, edge);
-    declareEdge(kernel, edge, isByLaunch ? EdgeKind::Launch : EdgeKind::Words, Role::Epilogue,
+    declareEdge(kernel, edge, isByLaunch ? EdgeKind::Launch : EdgeKind::Words, publisherOf(value),
                 pollersOf(value), 1, 1);
     value.erase();
     return success();

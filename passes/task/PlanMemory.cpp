@@ -90,8 +90,8 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
   //===--------------------------------------------------------------------===//
 
   /// The first of ever tighter layouts that leaves the ring what is wanted of it, else the tightest
-  /// that leaves it two slots. Sharing bytes costs two waits a launch, single slots a wait an
-  /// expert.
+  /// that leaves it two slots. Sharing bytes costs two waits a launch, single slots in attention a
+  /// wait a tile, in the dense phase one an expert.
   std::optional<Layout> choose() {
     struct Attempt {
       Slots slots;
@@ -100,10 +100,10 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
     };
     std::optional<Layout> fitting;
     int64_t least = INT64_MAX;
-    for (Attempt attempt : {Attempt{Slots::Wanted, false, ringFloor},
-                            Attempt{Slots::Wanted, canAlias(), ringFloor / 2},
-                            Attempt{Slots::SingleInAttention, canAlias(), ringFloor / 2},
-                            Attempt{Slots::Single, canAlias(), 0}}) {
+    for (Attempt attempt :
+         {Attempt{Slots::Wanted, false, ringFloor}, Attempt{Slots::Wanted, canAlias(), ringFloor},
+          Attempt{Slots::SingleInAttention, canAlias(), ringFloor / 2},
+          Attempt{Slots::Single, canAlias(), 0}}) {
       Layout layout = lay(attempt.slots, attempt.isAliased);
       least = std::min(least, used(layout, leastSlots()));
       if (used(layout, leastSlots()) > budget)

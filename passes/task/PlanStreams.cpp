@@ -40,8 +40,9 @@ struct PlanStreams : megalith::impl::PlanStreamsBase<PlanStreams> {
   /// Marks what the stage streams; returns the bytes of a ring slot that its pieces need.
   int64_t plan(StageOp stage) {
     if (stage.getKind() == StageKind::Attention) {
-      int64_t bytes = 64 * *configInt(stage, "head_dim"); // 16 positions of K, then of V
-      mark(stage, {"tile", "unit"}, bytes, bytes);
+      // 16 positions of K, then of V, are a unit.
+      int64_t bytes = pieceUnitsOf(stage) * 64 * *configInt(stage, "head_dim");
+      mark(stage, {"tile", "piece"}, bytes, bytes);
       return bytes;
     }
     if (!isGemv(stage))

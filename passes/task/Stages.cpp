@@ -128,8 +128,10 @@ static ArrayRef<Key> keysOf(StageKind kind) {
       {"rope_theta", Float},   {"rope_dim", Int},
       {"inv_freq", Symbol},    {"qk_norm", Choice, true, "none head"},
       {"eps", Float},          {"q_gain", Symbol},
-      {"k_gain", Symbol},      {"max_positions", Int}};
-  static constexpr Key kMerge[] = {{"q_heads", Int, true}, {"head_dim", Int, true}};
+      {"k_gain", Symbol},      {"max_positions", Int},
+      {"merge_parts", Int}};
+  static constexpr Key kMerge[] = {
+      {"q_heads", Int, true}, {"head_dim", Int, true}, {"merge_parts", Int}};
   static constexpr Key kTopK[] = {{"experts", Int, true},
                                   {"k", Int, true},
                                   {"score", Choice, true, "softmax softmax_selected sigmoid"},

@@ -2,7 +2,7 @@
 // over a KV pool and the raw projections of the launch before.
 #pragma once
 
-#include "codegen/device/edges.cuh"
+#include "codegen/device/attention.cuh"
 #include "codegen/device/merge.cuh"
 
 namespace megalith::test {
@@ -15,7 +15,7 @@ template <int Sms, int Rows, int QHeads, int KvHeads, int HeadDim, int RopeDim, 
           int MergeParts>
 struct AttentionKernel {
   struct Config {
-    static constexpr int kSms = Sms, kRows = Rows, kEdges = 11;
+    static constexpr int kSms = Sms, kRows = Rows, kEdges = 9;
   };
   static constexpr float kScale = HeadDim == 64 ? 0.125f : 0.08838835f;
   using Base = Attention<Config, 3, QHeads, KvHeads, HeadDim, RopeDim, MergeParts, Norm, 1e-6f,
@@ -34,55 +34,47 @@ struct AttentionKernel {
   struct qkv_free : MbarrierEdge<3, 80, 2, 8> {
     static constexpr char kName[] = "qkv_free";
   };
-  struct apart_full : MbarrierEdge<4, 96, 1, 8> {
-    static constexpr char kName[] = "apart_full";
-  };
-  struct apart_free : MbarrierEdge<5, 104, 1, 1> {
-    static constexpr char kName[] = "apart_free";
-  };
-  struct mparts_full : MbarrierEdge<6, 112, 1, 1> {
+  struct mparts_full : MbarrierEdge<4, 96, 1, 1> {
     static constexpr char kName[] = "mparts_full";
   };
-  struct mparts_free : MbarrierEdge<7, 120, 1, 1> {
+  struct mparts_free : MbarrierEdge<5, 104, 1, 1> {
     static constexpr char kName[] = "mparts_free";
   };
   using qkv = Words<kQkv, Rows, S::kQkvWidth / 2, 3>;
-  struct qkv_words : WordsEdge<8, qkv> {
+  struct qkv_words : WordsEdge<6, qkv> {
     static constexpr char kName[] = "qkv_words";
   };
-  using partials = Epochs<kPartials, MergeShape<Base>::kExchangeWords>;
-  struct partials_words : EpochEdge<9, partials> {
+  using partials = Epochs<kPartials, S::kPartials>;
+  struct partials_words : EpochEdge<7, partials> {
     static constexpr char kName[] = "partials_words";
   };
   using attn = Words<kAttn, Rows, QHeads * HeadDim / 2, 2>;
-  struct attn_words : WordsEdge<10, attn> {
+  struct attn_words : WordsEdge<8, attn> {
     static constexpr char kName[] = "attn_words";
   };
 
-  using ring = Ring<128, 4, S::kUnitBytes>;
+  using ring = Ring<128, 4, S::kPieceBytes>;
   struct attention : Base {
     using QkvIn = SlottedRows<ring::kOffset + ring::kBytes, Rows, S::kQkvRow, 2>;
     using Query = SlottedRows<QkvIn::kOffset + QkvIn::kBytes, S::kQueryRows, S::kQueryStride>;
-    using Tail = SlottedRows<Query::kOffset + Query::kBytes, 2, S::kUnitBytes>;
-    using Prob = SlottedRows<Tail::kOffset + Tail::kBytes, 8, 256>;
-    using Mparts = SlottedRows<Prob::kOffset + Prob::kBytes, 32, MergeShape<Base>::kRowBytes>;
-    using Apart = SlottedRows<Mparts::kOffset + Mparts::kBytes, S::kVectors, S::kRecordBytes>;
+    using Tail = SlottedRows<Query::kOffset + Query::kBytes, S::kTailUnits, S::kUnitBytes>;
+    using Mparts = SlottedRows<Tail::kOffset + Tail::kBytes, 32, S::kPartWords * 16>;
+    using Apart = SlottedRows<Mparts::kOffset + Mparts::kBytes, S::kRecords, S::kRecordBytes>;
   };
   static constexpr uint32_t kSmemBytes = attention::Apart::kOffset + attention::Apart::kBytes;
 
   static MEGALITH_DEVICE void run(const LaunchArgs &args) {
     Cta<Config> cta(args);
-    setup<w_full, w_free, qkv_here, qkv_free, apart_full, apart_free, mparts_full, mparts_free>(
-        cta);
+    setup<w_full, w_free, qkv_here, qkv_free, mparts_full, mparts_free>(cta);
     AttentionTiles<attention> tiles(*args.step, cta.sm);
     MergeTiles<attention> merges(*args.step, cta.sm);
     AttentionTile tile;
     MergeTile part;
     if (cta.role == Role::producer) {
       while (tiles.next(tile))
-        for (int i = 0; i < tile.full_units; ++i) {
+        for (int i = 0; i < full_pieces<attention>(tile); ++i) {
           acquire<w_free>(cta);
-          copy_unit<attention, ring, w_full>(cta, tile, i);
+          copy_units<attention, ring, w_full>(cta, tile, i);
         }
     } else if (cta.role == Role::poller) {
       while (tiles.next(tile)) {
@@ -103,29 +95,23 @@ struct AttentionKernel {
       const auto constants = attention_constants<attention>(cta);
       AttentionState<attention> state;
       while (tiles.next(tile)) {
+        attention_prepare<attention>(cta, tile, constants, state);
         const int rows = wait<qkv_here>(cta);
         attention_begin<attention>(cta, tile, rows, constants, state);
-        attention_tail<attention>(cta, tile, rows, constants);
         release<qkv_free>(cta);
-        for (int i = 0; i < tile.full_units; ++i) {
+        for (int i = 0; i < full_pieces<attention>(tile); ++i) {
           const int slot = wait<w_full>(cta);
-          attention_unit<attention, ring>(cta, tile, slot, i, state);
+          attention_piece<attention, ring>(cta, tile, slot, i, state);
           release<w_free>(cta);
         }
-        attention_tail_units<attention>(cta, tile, state);
-        const int place = acquire<apart_free>(cta);
-        attention_finish<attention>(cta, tile, place, state);
-        signal<apart_full>(cta);
+        attention_tail<attention>(cta, tile, state);
+        attention_finish<attention>(cta, tile, state);
         launch_wait();
+        publish_partials<attention, partials_words>(cta, tile, state);
         attention_append<attention>(cta, tile);
       }
     } else {
       launch_wait();
-      while (tiles.next(tile)) {
-        const int place = wait<apart_full>(cta);
-        publish_partials<attention, partials_words>(cta, tile, place);
-        release<apart_free>(cta);
-      }
       while (merges.next(part)) {
         const int slot = wait<mparts_full>(cta);
         merge_splits<attention, attn_words>(cta, part, slot);
@@ -142,5 +128,7 @@ using Grouped4OneRow = AttentionKernel<7, 1, 8, 2, 64, 64, QkNorm::none, 2>;
 using Single = AttentionKernel<4, 4, 3, 3, 128, 64, QkNorm::plain, 2>;
 using OneRow = AttentionKernel<6, 1, 8, 1, 64, 0, QkNorm::none, 1>;
 using Wide = AttentionKernel<2, 2, 4, 1, 256, 64, QkNorm::weighted, 2>;
+/// More query vectors than 8 column tiles hold.
+using Rounds = AttentionKernel<3, 8, 24, 2, 64, 64, QkNorm::none, 1>;
 
 } // namespace megalith::test

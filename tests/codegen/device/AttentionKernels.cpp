@@ -21,3 +21,6 @@ MEGALITH_KERNEL(one_row) {
 MEGALITH_KERNEL(wide) {
   test::Wide::run(args);
 }
+MEGALITH_KERNEL(rounds) {
+  test::Rounds::run(args);
+}

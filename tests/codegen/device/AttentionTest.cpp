@@ -26,6 +26,7 @@ MEGALITH_TEST_KERNEL(grouped4_one_row);
 MEGALITH_TEST_KERNEL(single);
 MEGALITH_TEST_KERNEL(one_row);
 MEGALITH_TEST_KERNEL(wide);
+MEGALITH_TEST_KERNEL(rounds);
 
 namespace {
 
@@ -298,6 +299,9 @@ TEST_CASE("several rows of a sequence see each other, causally") {
   for (int rows = 1; rows <= 4; ++rows)
     attend<test::Single>(megalith_kernel_single, {{63, rows, uint64_t(rows)}}).check();
   attend<test::Grouped8>(megalith_kernel_grouped8, {{62, 8, 5}}).check();
+  // 1 to 12 column tiles of 8 query vectors: any split of the warps into columns and chunks.
+  for (int rows : {1, 2, 3, 4, 5, 6, 8})
+    attend<test::Rounds>(megalith_kernel_rounds, {{600 + rows, rows, uint64_t(rows)}}).check();
 }
 
 TEST_CASE("sequences of different lengths in one step; dead rows are zero") {

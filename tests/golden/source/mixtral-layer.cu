@@ -5,6 +5,7 @@
 //             moe-cut-launches,moe-convert-to-task,task-choose-tiles,task-assign-sms,task-materialize-exchanges,task-elide-exchanges,task-plan-streams,task-select-protocol,task-plan-memory,task-lower-to-roles
 // Regenerate  megalith compile mixtral-small.test.json --target sm_90a --rows 2 --sms 4 -o out
 #include "codegen/device/attention.cuh"
+#include "codegen/device/attention_shape.cuh"
 #include "codegen/device/cta.cuh"
 #include "codegen/device/edges.cuh"
 #include "codegen/device/epilogue.cuh"
@@ -13,9 +14,11 @@
 #include "codegen/device/gemv.cuh"
 #include "codegen/device/merge.cuh"
 #include "codegen/device/norm.cuh"
+#include "codegen/device/partials.cuh"
 #include "codegen/device/ring.cuh"
 #include "codegen/device/router.cuh"
 #include "codegen/device/rows.cuh"
+#include "codegen/device/scores.cuh"
 #include "codegen/device/slots.cuh"
 #include "codegen/device/tiles.cuh"
 
@@ -24,9 +27,9 @@ namespace megalith::layer {
 struct Config {
   static constexpr int kSms = 4;
   static constexpr int kRows = 2;
-  static constexpr int kEdges = 23;
+  static constexpr int kEdges = 21;
   static constexpr int kWarps = 11;
-  static constexpr uint32_t kSharedBytes = 225664;
+  static constexpr uint32_t kSharedBytes = 230144;
 };
 using Cta = megalith::Cta<Config>;
 
@@ -51,20 +54,19 @@ using logits = Words<14, 2, 8, 2>;
 using act = Words<15, 4, 128, 2>;
 
 // Shared memory: first the offset
-using ring = Ring<53632, 21, 8192>;
+using ring = Ring<58112, 21, 8192>;
 using qkv_in = SlottedRows<640, 2, 512, 2>;
 using q_rows = SlottedRows<2688, 8, 160, 1>;
 using tail = SlottedRows<3968, 2, 4096, 1>;
-using prob = SlottedRows<12160, 8, 256, 1>;
-using apart = SlottedRows<14208, 4, 264, 2>;
-using mparts = SlottedRows<16384, 32, 352, 2>;
-using xs = Rows<38912, 2, 256>;
-using part = Part<40064, 2>;
-using o_proj_kept = WordRows<48256, 2, 32>;
-using logits_rows = WordRows<48512, 2, 8>;
-using routing = SlottedRows<48640, 1, 96, 1>;
-using act_rows = SlottedRows<48768, 2, 544, 4>;
-using down_rows = WordRows<53120, 4, 32>;
+using apart = SlottedRows<12160, 32, 272, 1>;
+using mparts = SlottedRows<20864, 32, 352, 2>;
+using xs = Rows<43392, 2, 256>;
+using part = Part<44544, 2>;
+using o_proj_kept = WordRows<52736, 2, 32>;
+using logits_rows = WordRows<52992, 2, 8>;
+using routing = SlottedRows<53120, 1, 96, 1>;
+using act_rows = SlottedRows<53248, 2, 544, 4>;
+using down_rows = WordRows<57600, 4, 32>;
 
 // Edges: id, offset of the mbarriers, slots, arrivals
 struct resid_words : WordsEdge<0, resid> { // epilogue -> poller, epilogue, words of all SMs
@@ -73,7 +75,7 @@ struct resid_words : WordsEdge<0, resid> { // epilogue -> poller, epilogue, word
 struct qkv_words : WordsEdge<1, qkv> { // epilogue -> poller, words of all SMs
   static constexpr char kName[] = "qkv_words";
 };
-struct partials_words : EpochEdge<2, partials> { // epilogue -> poller, words of all SMs
+struct partials_words : EpochEdge<2, partials> { // consumer -> poller, words of all SMs
   static constexpr char kName[] = "partials_words";
 };
 struct attn_words : WordsEdge<3, attn> { // epilogue -> poller, words of all SMs
@@ -100,40 +102,34 @@ struct qkv_full : MbarrierEdge<9, 336, 2, 1> { // poller -> consumer
 struct qkv_free : MbarrierEdge<10, 352, 2, 8> { // consumer -> poller, free slots
   static constexpr char kName[] = "qkv_free";
 };
-struct apart_full : MbarrierEdge<11, 368, 2, 8> { // consumer -> epilogue
-  static constexpr char kName[] = "apart_full";
-};
-struct apart_free : MbarrierEdge<12, 384, 2, 1> { // epilogue -> consumer, free slots
-  static constexpr char kName[] = "apart_free";
-};
-struct mparts_full : MbarrierEdge<13, 400, 2, 1> { // poller -> epilogue
+struct mparts_full : MbarrierEdge<11, 368, 2, 1> { // poller -> epilogue
   static constexpr char kName[] = "mparts_full";
 };
-struct mparts_free : MbarrierEdge<14, 416, 2, 1> { // epilogue -> poller, free slots
+struct mparts_free : MbarrierEdge<12, 384, 2, 1> { // epilogue -> poller, free slots
   static constexpr char kName[] = "mparts_free";
 };
-struct x_full : MbarrierEdge<15, 432, 1, 1> { // poller -> consumer
+struct x_full : MbarrierEdge<13, 400, 1, 1> { // poller -> consumer
   static constexpr char kName[] = "x_full";
 };
-struct x_free : MbarrierEdge<16, 440, 1, 8> { // consumer -> poller, free slots
+struct x_free : MbarrierEdge<14, 408, 1, 8> { // consumer -> poller, free slots
   static constexpr char kName[] = "x_free";
 };
-struct p_full : MbarrierEdge<17, 448, 2, 8> { // consumer -> epilogue
+struct p_full : MbarrierEdge<15, 416, 2, 8> { // consumer -> epilogue
   static constexpr char kName[] = "p_full";
 };
-struct p_free : MbarrierEdge<18, 464, 2, 1> { // epilogue -> consumer, free slots
+struct p_free : MbarrierEdge<16, 432, 2, 1> { // epilogue -> consumer, free slots
   static constexpr char kName[] = "p_free";
 };
-struct logits_full : MbarrierEdge<19, 480, 1, 1> { // poller -> consumer
+struct logits_full : MbarrierEdge<17, 448, 1, 1> { // poller -> consumer
   static constexpr char kName[] = "logits_full";
 };
-struct routed : MbarrierEdge<20, 488, 1, 8> { // consumer -> producer, poller, epilogue
+struct routed : MbarrierEdge<18, 456, 1, 8> { // consumer -> producer, poller, epilogue
   static constexpr char kName[] = "routed";
 };
-struct act_full : MbarrierEdge<21, 496, 4, 1> { // poller -> consumer
+struct act_full : MbarrierEdge<19, 464, 4, 1> { // poller -> consumer
   static constexpr char kName[] = "act_full";
 };
-struct act_free : MbarrierEdge<22, 528, 4, 8> { // consumer -> poller, free slots
+struct act_free : MbarrierEdge<20, 496, 4, 8> { // consumer -> poller, free slots
   static constexpr char kName[] = "act_free";
 };
 
@@ -143,7 +139,6 @@ struct attention : Attention<Config, 2, 4, 2, 64, 64, 1, QkNorm::none, 0.0000000
                              1.25000000e-01f, kv, inv_freq, -1, -1> {
   using Apart = apart;
   using Mparts = mparts;
-  using Prob = prob;
   using QkvIn = qkv_in;
   using Query = q_rows;
   using Tail = tail;
@@ -183,9 +178,9 @@ MEGALITH_DEVICE void producer(Cta &cta) {
     MEGALITH_UNROLL(1)
     for (AttentionTiles<attention>::Tile tile; tile_list.next(tile);) {
       MEGALITH_UNROLL(1)
-      for (int unit = 0; unit < tile.full_units; ++unit) {
+      for (int piece = 0; piece < full_pieces<attention>(tile); ++piece) {
         acquire<w_free>(cta);
-        copy_unit<attention, ring, w_full>(cta, tile, unit);
+        copy_units<attention, ring, w_full>(cta, tile, piece);
       }
     }
   }
@@ -301,21 +296,20 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
     AttentionTiles<attention> tile_list(*cta.args.step, cta.sm);
     MEGALITH_UNROLL(1)
     for (AttentionTiles<attention>::Tile tile; tile_list.next(tile);) {
+      attention_prepare<attention>(cta, tile, constants, state);
       const int words = wait<qkv_full>(cta);
       attention_begin<attention>(cta, tile, words, constants, state);
-      attention_tail<attention>(cta, tile, words, constants);
       release<qkv_free>(cta);
       MEGALITH_UNROLL(1)
-      for (int unit = 0; unit < tile.full_units; ++unit) {
+      for (int piece = 0; piece < full_pieces<attention>(tile); ++piece) {
         const int slot = wait<w_full>(cta);
-        attention_unit<attention, ring>(cta, tile, slot, unit, state);
+        attention_piece<attention, ring>(cta, tile, slot, piece, state);
         release<w_free>(cta);
       }
-      attention_tail_units<attention>(cta, tile, state);
-      const int place = acquire<apart_free>(cta);
-      attention_finish<attention>(cta, tile, place, state);
-      signal<apart_full>(cta);
+      attention_tail<attention>(cta, tile, state);
+      attention_finish<attention>(cta, tile, state);
       launch_wait();
+      publish_partials<attention, partials_words>(cta, tile, state);
       attention_append<attention>(cta, tile);
     }
   }
@@ -423,19 +417,9 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
 }
 
 MEGALITH_DEVICE void epilogue(Cta &cta) {
-  // attention
-  {
-    launch_wait();
-    AttentionTiles<attention> tile_list(*cta.args.step, cta.sm);
-    MEGALITH_UNROLL(1)
-    for (AttentionTiles<attention>::Tile tile; tile_list.next(tile);) {
-      const int place = wait<apart_full>(cta);
-      publish_partials<attention, partials_words>(cta, tile, place);
-      release<apart_free>(cta);
-    }
-  }
   // merge
   {
+    launch_wait();
     MergeTiles<attention> piece_list(*cta.args.step, cta.sm);
     MEGALITH_UNROLL(1)
     for (MergeTiles<attention>::Tile piece; piece_list.next(piece);) {
@@ -504,8 +488,8 @@ MEGALITH_DEVICE void epilogue(Cta &cta) {
 MEGALITH_KERNEL(layer) {
   Cta cta(args);
   start_delay(cta);
-  setup<w_full, w_free, qkv_full, qkv_free, apart_full, apart_free, mparts_full, mparts_free,
-        x_full, x_free, p_full, p_free, logits_full, routed, act_full, act_free>(cta);
+  setup<w_full, w_free, qkv_full, qkv_free, mparts_full, mparts_free, x_full, x_free, p_full,
+        p_free, logits_full, routed, act_full, act_free>(cta);
   switch (cta.role) {
   case Role::producer:
     return producer(cta);

@@ -48,10 +48,8 @@ template <int Sms, int Group, int Share> struct Gather {
       cta.n = hop;
       acquire<x_free>(cta);
       gather_epochs<partials, 11>(
-          cta, kRecord,
-          [&](int i) -> const U128 * {
-            return words + index(cta, group + i / Share, mine * Share + i % Share);
-          },
+          cta, kRecord, words,
+          [&](int i) { return index(cta, group + i / Share, mine * Share + i % Share); },
           [&](int i, const U128 &v) { platform::st_shared(cta.smem + kTarget + 16 * i, v); });
       platform::warp_sync();
       signal<x_full>(cta);

@@ -1,6 +1,8 @@
 // A step of three equal layers is cut into three kernels, and each becomes sliced stages.
 // RUN: megalith-opt %s --moe-cut-launches | FileCheck %s --check-prefix=CUT
 // RUN: megalith-opt %s -pass-pipeline='builtin.module(moe-cut-launches,moe-convert-to-task{sms=8},task.kernel(task-choose-tiles,task-assign-sms))' | FileCheck %s
+// With SMs to spare a head's partial results are merged in four parts, each with its own m and l.
+// RUN: megalith-opt %s -pass-pipeline='builtin.module(moe-cut-launches,moe-convert-to-task{sms=132})' | FileCheck %s --check-prefix=PARTS
 
 // Launches in order, equal layers once; what crosses a boundary is the residual and the raw q, k, v.
 // CUT: module attributes {megalith.launches = [@embed, @layer, @layer, @last]}
@@ -25,7 +27,9 @@
 // Norm, qk-norm, rope, KV write, activation, combine and residuals have no stage of their own.
 // CHECK: task.kernel @layer
 // CHECK: task.stage @attention attention reads [@qkv[0, 0] 2 x [768] previous, @kv[0, 0] 2 x [8192]] writes [@partials{{.*}}, @kv
-// CHECK-SAME: qk_norm = "head"
+// CHECK-SAME: merge_parts = 1 : i64, {{.*}}qk_norm = "head"
+// PARTS: task.buffer @partials [2048, 18] f32 global value
+// PARTS: merge_parts = 4 : i64
 // CHECK: task.stage @merge merge
 // CHECK: task.stage @o_proj linear tiles 8 sms 8 {{.*}}@resid[0, d0 * 32] 2 x [32] previous] writes [@mid[0, d0 * 32] 2 x [32]] config {epilogue = "residual"
 // CHECK: task.stage @router linear {{.*}} config {epilogue = "logits"

@@ -44,3 +44,24 @@ task.kernel @k "toy" target "sm_90a" sms 4 rows 1 smem 1024 {
       writes [@y[0, d0 * 32] 1 x [32]] config {n = 128, k = 128, unit = 16, epilogue = "store"} {
   }
 }
+
+// -----
+
+// Partial results lie by merge part: an exchange of another shape would be read past its end.
+task.kernel @k "layer" target "sm_90a" sms 4 rows 1 smem 65536 {
+  task.buffer @kv [1, 8192] bf16 global pages {slot = 0}
+  task.exchange @qkv [1, 192] bf16 sentinel sets 3 slot 1 edge @qkv_words
+  task.exchange @partials [32, 66] f32 epoch sets 1 slot 2 edge @partials_words
+  task.buffer @qkv_in [1, 192] bf16 smem scratch
+  task.buffer @q_rows [8, 64] bf16 smem scratch {row_bytes = 160}
+  task.buffer @tail [1, 2048] bf16 smem scratch
+  task.buffer @apart [16, 68] f32 smem scratch
+  task.buffer @mparts [32, 24] f32 smem scratch
+  task.edge 0 @qkv_words words epilogue -> poller
+  task.edge 1 @partials_words words consumer -> poller
+  // expected-error @+1 {{expected @partials to hold 64 records (row, query head, merge part, split) of 34 values for 2 merge parts of an even number of channels, but got 32 x 66}}
+  task.stage @attention attention reads [@qkv[0, 0] 1 x [192] previous, @kv[0, 0] 1 x [8192]]
+      writes [@partials[0, 0] 32 x [66], @kv[0, 0] 1 x [8192]]
+      config {q_heads = 1, kv_heads = 1, head_dim = 64, scale = 0.125, qk_norm = "none", merge_parts = 2} {
+  }
+}

@@ -39,7 +39,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
     task.buffer @g_k [1, 64] bf16 global immutable {checkpoint = "model.layers.{layer}.self_attn.k_norm.weight", slot = 3 : i64}
     task.edge 0 @resid_words words epilogue -> poller, epilogue
     task.edge 1 @qkv_words words epilogue -> poller
-    task.edge 2 @partials_words words epilogue -> poller
+    task.edge 2 @partials_words words consumer -> poller
     task.edge 3 @attn_words words epilogue -> poller
     task.edge 4 @mid_words words epilogue -> poller
     task.edge 5 @logits_words words epilogue -> poller
@@ -49,21 +49,19 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
     task.ring @ring 2 x 16384 full @w_full free @w_free
     task.edge 9 @qkv_full mbarrier poller -> consumer {slots = 2 : i64}
     task.edge 10 @qkv_free credit consumer -> poller {arrivals = 8 : i64, slots = 2 : i64}
-    task.edge 11 @apart_full mbarrier consumer -> epilogue {arrivals = 8 : i64, slots = 2 : i64}
-    task.edge 12 @apart_free credit epilogue -> consumer {slots = 2 : i64}
-    task.edge 13 @mparts_full mbarrier poller -> epilogue {slots = 2 : i64}
-    task.edge 14 @mparts_free credit epilogue -> poller {slots = 2 : i64}
-    task.edge 15 @x_full mbarrier poller -> consumer
-    task.edge 16 @x_free credit consumer -> poller {arrivals = 8 : i64}
-    task.edge 17 @p_full mbarrier consumer -> epilogue {arrivals = 8 : i64, slots = 2 : i64}
-    task.edge 18 @p_free credit epilogue -> consumer {slots = 2 : i64}
-    task.edge 19 @logits_full mbarrier poller -> consumer
-    task.edge 20 @routed mbarrier consumer -> producer, poller, epilogue {arrivals = 8 : i64}
-    task.edge 21 @act_full mbarrier poller -> consumer {slots = 8 : i64}
-    task.edge 22 @act_free credit consumer -> poller {arrivals = 8 : i64, slots = 8 : i64}
-    task.stage @attention attention reads [@qkv[0, 0] 2 x [768] previous, @kv[0, 0] 2 x [8192]] writes [@partials[0, 0] 512 x [66], @kv[0, 0] 2 x [8192]] config {eps = 9.9999999999999995E-7 : f64, head_dim = 64 : i64, inv_freq = @inv_freq, k_gain = @g_k, kv_heads = 2 : i64, max_positions = 4096 : i64, q_gain = @g_q, q_heads = 8 : i64, qk_norm = "head", rope_theta = 1.000000e+06 : f64, scale = 1.250000e-01 : f64} source "moe.attention" attributes {stream = {bytes = 4096 : i64, order = ["tile", "unit"], piece = 4096 : i64}} {
+    task.edge 11 @mparts_full mbarrier poller -> epilogue {slots = 2 : i64}
+    task.edge 12 @mparts_free credit epilogue -> poller {slots = 2 : i64}
+    task.edge 13 @x_full mbarrier poller -> consumer
+    task.edge 14 @x_free credit consumer -> poller {arrivals = 8 : i64}
+    task.edge 15 @p_full mbarrier consumer -> epilogue {arrivals = 8 : i64, slots = 2 : i64}
+    task.edge 16 @p_free credit epilogue -> consumer {slots = 2 : i64}
+    task.edge 17 @logits_full mbarrier poller -> consumer
+    task.edge 18 @routed mbarrier consumer -> producer, poller, epilogue {arrivals = 8 : i64}
+    task.edge 19 @act_full mbarrier poller -> consumer {slots = 8 : i64}
+    task.edge 20 @act_free credit consumer -> poller {arrivals = 8 : i64, slots = 8 : i64}
+    task.stage @attention attention reads [@qkv[0, 0] 2 x [768] previous, @kv[0, 0] 2 x [8192]] writes [@partials[0, 0] 512 x [66], @kv[0, 0] 2 x [8192]] config {eps = 9.9999999999999995E-7 : f64, head_dim = 64 : i64, inv_freq = @inv_freq, k_gain = @g_k, kv_heads = 2 : i64, max_positions = 4096 : i64, merge_parts = 1 : i64, q_gain = @g_q, q_heads = 8 : i64, qk_norm = "head", rope_theta = 1.000000e+06 : f64, scale = 1.250000e-01 : f64} source "moe.attention" attributes {stream = {bytes = 8192 : i64, order = ["tile", "piece"], piece = 8192 : i64}} {
     }
-    task.stage @merge merge reads [@partials[0, 0] 512 x [66]] writes [@attn[0, 0] 2 x [512]] config {head_dim = 64 : i64, q_heads = 8 : i64} source "moe.attention" attributes {depends = [@attention]} {
+    task.stage @merge merge reads [@partials[0, 0] 512 x [66]] writes [@attn[0, 0] 2 x [512]] config {head_dim = 64 : i64, merge_parts = 1 : i64, q_heads = 8 : i64} source "moe.attention" attributes {depends = [@attention]} {
     }
     task.weights @w_o n 256 k 512 slot 4 rows ["model.layers.{layer}.self_attn.o_proj.weight"]
     task.exchange @mid [2, 256] bf16 sentinel sets 2 slot 15 edge @mid_words
@@ -99,7 +97,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
     task.buffer @g_k [1, 64] bf16 global immutable {checkpoint = "model.layers.{layer}.self_attn.k_norm.weight", slot = 3 : i64}
     task.edge 0 @resid_words words epilogue -> poller, epilogue
     task.edge 1 @qkv_words words epilogue -> poller
-    task.edge 2 @partials_words words epilogue -> poller
+    task.edge 2 @partials_words words consumer -> poller
     task.edge 3 @attn_words words epilogue -> poller
     task.edge 4 @mid_words words epilogue -> poller
     task.edge 5 @logits_words words epilogue -> poller
@@ -109,21 +107,19 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
     task.ring @ring 2 x 16384 full @w_full free @w_free
     task.edge 9 @qkv_full mbarrier poller -> consumer {slots = 2 : i64}
     task.edge 10 @qkv_free credit consumer -> poller {arrivals = 8 : i64, slots = 2 : i64}
-    task.edge 11 @apart_full mbarrier consumer -> epilogue {arrivals = 8 : i64, slots = 2 : i64}
-    task.edge 12 @apart_free credit epilogue -> consumer {slots = 2 : i64}
-    task.edge 13 @mparts_full mbarrier poller -> epilogue {slots = 2 : i64}
-    task.edge 14 @mparts_free credit epilogue -> poller {slots = 2 : i64}
-    task.edge 15 @x_full mbarrier poller -> consumer
-    task.edge 16 @x_free credit consumer -> poller {arrivals = 8 : i64}
-    task.edge 17 @p_full mbarrier consumer -> epilogue {arrivals = 8 : i64, slots = 2 : i64}
-    task.edge 18 @p_free credit epilogue -> consumer {slots = 2 : i64}
-    task.edge 19 @logits_full mbarrier poller -> consumer
-    task.edge 20 @routed mbarrier consumer -> producer, poller, epilogue {arrivals = 8 : i64}
-    task.edge 21 @act_full mbarrier poller -> consumer {slots = 8 : i64}
-    task.edge 22 @act_free credit consumer -> poller {arrivals = 8 : i64, slots = 8 : i64}
-    task.stage @attention attention reads [@qkv[0, 0] 2 x [768] previous, @kv[0, 0] 2 x [8192]] writes [@partials[0, 0] 512 x [66], @kv[0, 0] 2 x [8192]] config {eps = 9.9999999999999995E-7 : f64, head_dim = 64 : i64, inv_freq = @inv_freq, k_gain = @g_k, kv_heads = 2 : i64, max_positions = 4096 : i64, q_gain = @g_q, q_heads = 8 : i64, qk_norm = "head", rope_theta = 1.000000e+06 : f64, scale = 1.250000e-01 : f64} source "moe.attention" attributes {stream = {bytes = 4096 : i64, order = ["tile", "unit"], piece = 4096 : i64}} {
+    task.edge 11 @mparts_full mbarrier poller -> epilogue {slots = 2 : i64}
+    task.edge 12 @mparts_free credit epilogue -> poller {slots = 2 : i64}
+    task.edge 13 @x_full mbarrier poller -> consumer
+    task.edge 14 @x_free credit consumer -> poller {arrivals = 8 : i64}
+    task.edge 15 @p_full mbarrier consumer -> epilogue {arrivals = 8 : i64, slots = 2 : i64}
+    task.edge 16 @p_free credit epilogue -> consumer {slots = 2 : i64}
+    task.edge 17 @logits_full mbarrier poller -> consumer
+    task.edge 18 @routed mbarrier consumer -> producer, poller, epilogue {arrivals = 8 : i64}
+    task.edge 19 @act_full mbarrier poller -> consumer {slots = 8 : i64}
+    task.edge 20 @act_free credit consumer -> poller {arrivals = 8 : i64, slots = 8 : i64}
+    task.stage @attention attention reads [@qkv[0, 0] 2 x [768] previous, @kv[0, 0] 2 x [8192]] writes [@partials[0, 0] 512 x [66], @kv[0, 0] 2 x [8192]] config {eps = 9.9999999999999995E-7 : f64, head_dim = 64 : i64, inv_freq = @inv_freq, k_gain = @g_k, kv_heads = 2 : i64, max_positions = 4096 : i64, merge_parts = 1 : i64, q_gain = @g_q, q_heads = 8 : i64, qk_norm = "head", rope_theta = 1.000000e+06 : f64, scale = 1.250000e-01 : f64} source "moe.attention" attributes {stream = {bytes = 8192 : i64, order = ["tile", "piece"], piece = 8192 : i64}} {
     }
-    task.stage @merge merge reads [@partials[0, 0] 512 x [66]] writes [@attn[0, 0] 2 x [512]] config {head_dim = 64 : i64, q_heads = 8 : i64} source "moe.attention" attributes {depends = [@attention]} {
+    task.stage @merge merge reads [@partials[0, 0] 512 x [66]] writes [@attn[0, 0] 2 x [512]] config {head_dim = 64 : i64, merge_parts = 1 : i64, q_heads = 8 : i64} source "moe.attention" attributes {depends = [@attention]} {
     }
     task.weights @w_o n 256 k 512 slot 4 rows ["model.layers.{layer}.self_attn.o_proj.weight"]
     task.exchange @mid [2, 256] bf16 sentinel sets 2 slot 16 edge @mid_words

@@ -30,7 +30,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
     task.stage @qkv_proj linear tiles 4 sms 4 assign #map reads [@resid[0, 0] 2 x [256], @w_qkv[d0 * 96, 0] 96 x [1]] writes [@qkv[0, d0 * 192] 2 x [192]] config {epilogue = "qkv", eps = 9.9999999999999995E-7 : f64, gain = @g_attn, k = 256 : i64, n = 768 : i64, norm = "rms", unit = 96 : i64} source "moe.qkv_proj" attributes {depends = [@embed], stream = {bytes = 98304 : i64, order = ["mtile", "block"], piece = 8192 : i64}} {
     }
   }
-  task.kernel @layer "layer" target "sm_90a" sms 4 rows 2 smem 222336 {
+  task.kernel @layer "layer" target "sm_90a" sms 4 rows 2 smem 217088 {
     task.exchange @resid [2, 256] bf16 sentinel sets 3 slot 11 edge @resid_words
     task.exchange @qkv [2, 768] bf16 sentinel sets 3 slot 12 edge @qkv_words
     task.buffer @kv [2, 8192] bf16 global pages {slot = 0 : i64}
@@ -41,44 +41,41 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
     task.buffer @g_k [1, 64] bf16 global immutable {checkpoint = "model.layers.{layer}.self_attn.k_norm.weight", slot = 3 : i64}
     task.edge 0 @resid_words words epilogue -> poller, epilogue
     task.edge 1 @qkv_words words epilogue -> poller
-    task.edge 2 @partials_words words epilogue -> poller
+    task.edge 2 @partials_words words consumer -> poller
     task.edge 3 @attn_words words epilogue -> poller
     task.edge 4 @mid_words words epilogue -> poller
     task.edge 5 @logits_words words epilogue -> poller
     task.edge 6 @act_words words epilogue -> poller
-    task.edge 7 @w_full bytes producer -> consumer {offset = 0 : i64, slots = 10 : i64}
-    task.edge 8 @w_free credit consumer -> producer {arrivals = 8 : i64, offset = 80 : i64, slots = 10 : i64}
-    task.ring @ring 10 x 16384 full @w_full free @w_free {offset = 58496 : i64}
-    task.edge 9 @qkv_full mbarrier poller -> consumer {offset = 160 : i64, slots = 2 : i64}
-    task.edge 10 @qkv_free credit consumer -> poller {arrivals = 8 : i64, offset = 176 : i64, slots = 2 : i64}
-    task.edge 11 @apart_full mbarrier consumer -> epilogue {arrivals = 8 : i64, offset = 192 : i64, slots = 2 : i64}
-    task.edge 12 @apart_free credit epilogue -> consumer {offset = 208 : i64, slots = 2 : i64}
-    task.edge 13 @mparts_full mbarrier poller -> epilogue {offset = 224 : i64, slots = 2 : i64}
-    task.edge 14 @mparts_free credit epilogue -> poller {offset = 240 : i64, slots = 2 : i64}
-    task.edge 15 @x_full mbarrier poller -> consumer {offset = 256 : i64}
-    task.edge 16 @x_free credit consumer -> poller {arrivals = 8 : i64, offset = 264 : i64}
-    task.edge 17 @p_full mbarrier consumer -> epilogue {arrivals = 8 : i64, offset = 272 : i64, slots = 2 : i64}
-    task.edge 18 @p_free credit epilogue -> consumer {offset = 288 : i64, slots = 2 : i64}
-    task.edge 19 @logits_full mbarrier poller -> consumer {offset = 304 : i64}
-    task.edge 20 @routed mbarrier consumer -> producer, poller, epilogue {arrivals = 8 : i64, offset = 312 : i64}
-    task.edge 21 @act_full mbarrier poller -> consumer {offset = 320 : i64, slots = 8 : i64}
-    task.edge 22 @act_free credit consumer -> poller {arrivals = 8 : i64, offset = 384 : i64, slots = 8 : i64}
+    task.edge 7 @w_full bytes producer -> consumer {offset = 0 : i64, slots = 9 : i64}
+    task.edge 8 @w_free credit consumer -> producer {arrivals = 8 : i64, offset = 72 : i64, slots = 9 : i64}
+    task.ring @ring 9 x 16384 full @w_full free @w_free {offset = 69632 : i64}
+    task.edge 9 @qkv_full mbarrier poller -> consumer {offset = 144 : i64, slots = 2 : i64}
+    task.edge 10 @qkv_free credit consumer -> poller {arrivals = 8 : i64, offset = 160 : i64, slots = 2 : i64}
+    task.edge 11 @mparts_full mbarrier poller -> epilogue {offset = 176 : i64, slots = 2 : i64}
+    task.edge 12 @mparts_free credit epilogue -> poller {offset = 192 : i64, slots = 2 : i64}
+    task.edge 13 @x_full mbarrier poller -> consumer {offset = 208 : i64}
+    task.edge 14 @x_free credit consumer -> poller {arrivals = 8 : i64, offset = 216 : i64}
+    task.edge 15 @p_full mbarrier consumer -> epilogue {arrivals = 8 : i64, offset = 224 : i64, slots = 2 : i64}
+    task.edge 16 @p_free credit epilogue -> consumer {offset = 240 : i64, slots = 2 : i64}
+    task.edge 17 @logits_full mbarrier poller -> consumer {offset = 256 : i64}
+    task.edge 18 @routed mbarrier consumer -> producer, poller, epilogue {arrivals = 8 : i64, offset = 264 : i64}
+    task.edge 19 @act_full mbarrier poller -> consumer {offset = 272 : i64, slots = 8 : i64}
+    task.edge 20 @act_free credit consumer -> poller {arrivals = 8 : i64, offset = 336 : i64, slots = 8 : i64}
     task.buffer @qkv_in [2, 384] bf16 smem scratch {guard = @qkv_full, offset = 512 : i64, slots = 2 : i64, type = "SlottedRows<$offset, $rows, 768, $slots>"}
     task.buffer @q_rows [8, 64] bf16 smem scratch {offset = 3584 : i64, row_bytes = 160 : i64, type = "SlottedRows<$offset, $rows, 160, $slots>"}
     task.buffer @tail [2, 2048] bf16 smem scratch {offset = 4864 : i64, type = "SlottedRows<$offset, $rows, 4096, $slots>"}
-    task.buffer @prob [8, 128] bf16 smem scratch {offset = 13056 : i64, type = "SlottedRows<$offset, $rows, 256, $slots>"}
-    task.buffer @apart [8, 66] f32 smem scratch {guard = @apart_full, offset = 15104 : i64, slots = 2 : i64, type = "SlottedRows<$offset, $rows, 264, $slots>"}
-    task.buffer @mparts [32, 88] f32 smem scratch {guard = @mparts_full, offset = 19328 : i64, slots = 2 : i64, type = "SlottedRows<$offset, $rows, 352, $slots>"}
-    task.buffer @xs [2, 512] bf16 smem scratch {guard = @x_full, offset = 41856 : i64, row_bytes = 1056 : i64, type = "Rows<$offset, $rows, $cols>"}
-    task.buffer @part [128, 8] f32 smem scratch {guard = @p_full, offset = 44032 : i64, slots = 2 : i64, type = "Part<$offset, $slots>"}
-    task.buffer @o_proj_kept [2, 64] bf16 smem scratch {offset = 52224 : i64, type = "WordRows<$offset, $rows, 32>"}
-    task.buffer @logits_rows [2, 16] f32 smem scratch {offset = 52480 : i64, type = "WordRows<$offset, $rows, $cols>"}
-    task.buffer @routing [1, 44] i32 smem scratch {offset = 52608 : i64, type = "SlottedRows<$offset, $rows, 176, $slots>"}
-    task.buffer @act_rows [2, 128] bf16 smem scratch {guard = @act_full, offset = 52864 : i64, row_bytes = 288 : i64, slots = 8 : i64, type = "SlottedRows<$offset, $rows, 288, $slots>"}
-    task.buffer @down_rows [8, 64] bf16 smem scratch {offset = 57472 : i64, type = "WordRows<$offset, $rows, 32>"}
-    task.stage @attention attention reads [@qkv[0, 0] 2 x [768] previous, @kv[0, 0] 2 x [8192]] writes [@partials[0, 0] 512 x [66], @kv[0, 0] 2 x [8192]] config {eps = 9.9999999999999995E-7 : f64, head_dim = 64 : i64, inv_freq = @inv_freq, k_gain = @g_k, kv_heads = 2 : i64, max_positions = 4096 : i64, q_gain = @g_q, q_heads = 8 : i64, qk_norm = "head", rope_theta = 1.000000e+06 : f64, scale = 1.250000e-01 : f64} source "moe.attention" attributes {stream = {bytes = 4096 : i64, order = ["tile", "unit"], piece = 4096 : i64}} {
+    task.buffer @apart [64, 68] f32 smem scratch {offset = 13056 : i64, type = "SlottedRows<$offset, $rows, 272, $slots>"}
+    task.buffer @mparts [32, 88] f32 smem scratch {guard = @mparts_full, offset = 30464 : i64, slots = 2 : i64, type = "SlottedRows<$offset, $rows, 352, $slots>"}
+    task.buffer @xs [2, 512] bf16 smem scratch {guard = @x_full, offset = 52992 : i64, row_bytes = 1056 : i64, type = "Rows<$offset, $rows, $cols>"}
+    task.buffer @part [128, 8] f32 smem scratch {guard = @p_full, offset = 55168 : i64, slots = 2 : i64, type = "Part<$offset, $slots>"}
+    task.buffer @o_proj_kept [2, 64] bf16 smem scratch {offset = 63360 : i64, type = "WordRows<$offset, $rows, 32>"}
+    task.buffer @logits_rows [2, 16] f32 smem scratch {offset = 63616 : i64, type = "WordRows<$offset, $rows, $cols>"}
+    task.buffer @routing [1, 44] i32 smem scratch {offset = 63744 : i64, type = "SlottedRows<$offset, $rows, 176, $slots>"}
+    task.buffer @act_rows [2, 128] bf16 smem scratch {guard = @act_full, offset = 64000 : i64, row_bytes = 288 : i64, slots = 8 : i64, type = "SlottedRows<$offset, $rows, 288, $slots>"}
+    task.buffer @down_rows [8, 64] bf16 smem scratch {offset = 68608 : i64, type = "WordRows<$offset, $rows, 32>"}
+    task.stage @attention attention reads [@qkv[0, 0] 2 x [768] previous, @kv[0, 0] 2 x [8192]] writes [@partials[0, 0] 512 x [66], @kv[0, 0] 2 x [8192]] config {eps = 9.9999999999999995E-7 : f64, head_dim = 64 : i64, inv_freq = @inv_freq, k_gain = @g_k, kv_heads = 2 : i64, max_positions = 4096 : i64, merge_parts = 1 : i64, q_gain = @g_q, q_heads = 8 : i64, qk_norm = "head", rope_theta = 1.000000e+06 : f64, scale = 1.250000e-01 : f64} source "moe.attention" attributes {stream = {bytes = 8192 : i64, order = ["tile", "piece"], piece = 8192 : i64}} {
     }
-    task.stage @merge merge reads [@partials[0, 0] 512 x [66]] writes [@attn[0, 0] 2 x [512]] config {head_dim = 64 : i64, q_heads = 8 : i64} source "moe.attention" attributes {depends = [@attention]} {
+    task.stage @merge merge reads [@partials[0, 0] 512 x [66]] writes [@attn[0, 0] 2 x [512]] config {head_dim = 64 : i64, merge_parts = 1 : i64, q_heads = 8 : i64} source "moe.attention" attributes {depends = [@attention]} {
     }
     task.weights @w_o n 256 k 512 slot 4 rows ["model.layers.{layer}.self_attn.o_proj.weight"]
     task.exchange @mid [2, 256] bf16 sentinel sets 2 slot 15 edge @mid_words
@@ -103,7 +100,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
     task.stage @qkv_proj linear tiles 4 sms 4 assign #map reads [@resid[0, 0] 2 x [256], @w_qkv[d0 * 96, 0] 96 x [1]] writes [@qkv[0, d0 * 192] 2 x [192]] config {epilogue = "qkv", eps = 9.9999999999999995E-7 : f64, gain = @g_attn, k = 256 : i64, n = 768 : i64, norm = "rms", unit = 96 : i64} source "moe.qkv_proj" attributes {depends = [@expert_down], stream = {bytes = 98304 : i64, order = ["mtile", "block"], piece = 8192 : i64}} {
     }
   }
-  task.kernel @last "last" target "sm_90a" sms 4 rows 2 smem 222336 {
+  task.kernel @last "last" target "sm_90a" sms 4 rows 2 smem 217088 {
     task.exchange @resid [2, 256] bf16 sentinel sets 3 slot 12 edge @resid_words
     task.exchange @qkv [2, 768] bf16 sentinel sets 3 slot 13 edge @qkv_words
     task.buffer @kv [2, 8192] bf16 global pages {slot = 0 : i64}
@@ -114,44 +111,41 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
     task.buffer @g_k [1, 64] bf16 global immutable {checkpoint = "model.layers.{layer}.self_attn.k_norm.weight", slot = 3 : i64}
     task.edge 0 @resid_words words epilogue -> poller, epilogue
     task.edge 1 @qkv_words words epilogue -> poller
-    task.edge 2 @partials_words words epilogue -> poller
+    task.edge 2 @partials_words words consumer -> poller
     task.edge 3 @attn_words words epilogue -> poller
     task.edge 4 @mid_words words epilogue -> poller
     task.edge 5 @logits_words words epilogue -> poller
     task.edge 6 @act_words words epilogue -> poller
-    task.edge 7 @w_full bytes producer -> consumer {offset = 0 : i64, slots = 10 : i64}
-    task.edge 8 @w_free credit consumer -> producer {arrivals = 8 : i64, offset = 80 : i64, slots = 10 : i64}
-    task.ring @ring 10 x 16384 full @w_full free @w_free {offset = 58496 : i64}
-    task.edge 9 @qkv_full mbarrier poller -> consumer {offset = 160 : i64, slots = 2 : i64}
-    task.edge 10 @qkv_free credit consumer -> poller {arrivals = 8 : i64, offset = 176 : i64, slots = 2 : i64}
-    task.edge 11 @apart_full mbarrier consumer -> epilogue {arrivals = 8 : i64, offset = 192 : i64, slots = 2 : i64}
-    task.edge 12 @apart_free credit epilogue -> consumer {offset = 208 : i64, slots = 2 : i64}
-    task.edge 13 @mparts_full mbarrier poller -> epilogue {offset = 224 : i64, slots = 2 : i64}
-    task.edge 14 @mparts_free credit epilogue -> poller {offset = 240 : i64, slots = 2 : i64}
-    task.edge 15 @x_full mbarrier poller -> consumer {offset = 256 : i64}
-    task.edge 16 @x_free credit consumer -> poller {arrivals = 8 : i64, offset = 264 : i64}
-    task.edge 17 @p_full mbarrier consumer -> epilogue {arrivals = 8 : i64, offset = 272 : i64, slots = 2 : i64}
-    task.edge 18 @p_free credit epilogue -> consumer {offset = 288 : i64, slots = 2 : i64}
-    task.edge 19 @logits_full mbarrier poller -> consumer {offset = 304 : i64}
-    task.edge 20 @routed mbarrier consumer -> producer, poller, epilogue {arrivals = 8 : i64, offset = 312 : i64}
-    task.edge 21 @act_full mbarrier poller -> consumer {offset = 320 : i64, slots = 8 : i64}
-    task.edge 22 @act_free credit consumer -> poller {arrivals = 8 : i64, offset = 384 : i64, slots = 8 : i64}
+    task.edge 7 @w_full bytes producer -> consumer {offset = 0 : i64, slots = 9 : i64}
+    task.edge 8 @w_free credit consumer -> producer {arrivals = 8 : i64, offset = 72 : i64, slots = 9 : i64}
+    task.ring @ring 9 x 16384 full @w_full free @w_free {offset = 69632 : i64}
+    task.edge 9 @qkv_full mbarrier poller -> consumer {offset = 144 : i64, slots = 2 : i64}
+    task.edge 10 @qkv_free credit consumer -> poller {arrivals = 8 : i64, offset = 160 : i64, slots = 2 : i64}
+    task.edge 11 @mparts_full mbarrier poller -> epilogue {offset = 176 : i64, slots = 2 : i64}
+    task.edge 12 @mparts_free credit epilogue -> poller {offset = 192 : i64, slots = 2 : i64}
+    task.edge 13 @x_full mbarrier poller -> consumer {offset = 208 : i64}
+    task.edge 14 @x_free credit consumer -> poller {arrivals = 8 : i64, offset = 216 : i64}
+    task.edge 15 @p_full mbarrier consumer -> epilogue {arrivals = 8 : i64, offset = 224 : i64, slots = 2 : i64}
+    task.edge 16 @p_free credit epilogue -> consumer {offset = 240 : i64, slots = 2 : i64}
+    task.edge 17 @logits_full mbarrier poller -> consumer {offset = 256 : i64}
+    task.edge 18 @routed mbarrier consumer -> producer, poller, epilogue {arrivals = 8 : i64, offset = 264 : i64}
+    task.edge 19 @act_full mbarrier poller -> consumer {offset = 272 : i64, slots = 8 : i64}
+    task.edge 20 @act_free credit consumer -> poller {arrivals = 8 : i64, offset = 336 : i64, slots = 8 : i64}
     task.buffer @qkv_in [2, 384] bf16 smem scratch {guard = @qkv_full, offset = 512 : i64, slots = 2 : i64, type = "SlottedRows<$offset, $rows, 768, $slots>"}
     task.buffer @q_rows [8, 64] bf16 smem scratch {offset = 3584 : i64, row_bytes = 160 : i64, type = "SlottedRows<$offset, $rows, 160, $slots>"}
     task.buffer @tail [2, 2048] bf16 smem scratch {offset = 4864 : i64, type = "SlottedRows<$offset, $rows, 4096, $slots>"}
-    task.buffer @prob [8, 128] bf16 smem scratch {offset = 13056 : i64, type = "SlottedRows<$offset, $rows, 256, $slots>"}
-    task.buffer @apart [8, 66] f32 smem scratch {guard = @apart_full, offset = 15104 : i64, slots = 2 : i64, type = "SlottedRows<$offset, $rows, 264, $slots>"}
-    task.buffer @mparts [32, 88] f32 smem scratch {guard = @mparts_full, offset = 19328 : i64, slots = 2 : i64, type = "SlottedRows<$offset, $rows, 352, $slots>"}
-    task.buffer @xs [2, 512] bf16 smem scratch {guard = @x_full, offset = 41856 : i64, row_bytes = 1056 : i64, type = "Rows<$offset, $rows, $cols>"}
-    task.buffer @part [128, 8] f32 smem scratch {guard = @p_full, offset = 44032 : i64, slots = 2 : i64, type = "Part<$offset, $slots>"}
-    task.buffer @o_proj_kept [2, 64] bf16 smem scratch {offset = 52224 : i64, type = "WordRows<$offset, $rows, 32>"}
-    task.buffer @logits_rows [2, 16] f32 smem scratch {offset = 52480 : i64, type = "WordRows<$offset, $rows, $cols>"}
-    task.buffer @routing [1, 44] i32 smem scratch {offset = 52608 : i64, type = "SlottedRows<$offset, $rows, 176, $slots>"}
-    task.buffer @act_rows [2, 128] bf16 smem scratch {guard = @act_full, offset = 52864 : i64, row_bytes = 288 : i64, slots = 8 : i64, type = "SlottedRows<$offset, $rows, 288, $slots>"}
-    task.buffer @down_rows [8, 64] bf16 smem scratch {offset = 57472 : i64, type = "WordRows<$offset, $rows, 32>"}
-    task.stage @attention attention reads [@qkv[0, 0] 2 x [768] previous, @kv[0, 0] 2 x [8192]] writes [@partials[0, 0] 512 x [66], @kv[0, 0] 2 x [8192]] config {eps = 9.9999999999999995E-7 : f64, head_dim = 64 : i64, inv_freq = @inv_freq, k_gain = @g_k, kv_heads = 2 : i64, max_positions = 4096 : i64, q_gain = @g_q, q_heads = 8 : i64, qk_norm = "head", rope_theta = 1.000000e+06 : f64, scale = 1.250000e-01 : f64} source "moe.attention" attributes {stream = {bytes = 4096 : i64, order = ["tile", "unit"], piece = 4096 : i64}} {
+    task.buffer @apart [64, 68] f32 smem scratch {offset = 13056 : i64, type = "SlottedRows<$offset, $rows, 272, $slots>"}
+    task.buffer @mparts [32, 88] f32 smem scratch {guard = @mparts_full, offset = 30464 : i64, slots = 2 : i64, type = "SlottedRows<$offset, $rows, 352, $slots>"}
+    task.buffer @xs [2, 512] bf16 smem scratch {guard = @x_full, offset = 52992 : i64, row_bytes = 1056 : i64, type = "Rows<$offset, $rows, $cols>"}
+    task.buffer @part [128, 8] f32 smem scratch {guard = @p_full, offset = 55168 : i64, slots = 2 : i64, type = "Part<$offset, $slots>"}
+    task.buffer @o_proj_kept [2, 64] bf16 smem scratch {offset = 63360 : i64, type = "WordRows<$offset, $rows, 32>"}
+    task.buffer @logits_rows [2, 16] f32 smem scratch {offset = 63616 : i64, type = "WordRows<$offset, $rows, $cols>"}
+    task.buffer @routing [1, 44] i32 smem scratch {offset = 63744 : i64, type = "SlottedRows<$offset, $rows, 176, $slots>"}
+    task.buffer @act_rows [2, 128] bf16 smem scratch {guard = @act_full, offset = 64000 : i64, row_bytes = 288 : i64, slots = 8 : i64, type = "SlottedRows<$offset, $rows, 288, $slots>"}
+    task.buffer @down_rows [8, 64] bf16 smem scratch {offset = 68608 : i64, type = "WordRows<$offset, $rows, 32>"}
+    task.stage @attention attention reads [@qkv[0, 0] 2 x [768] previous, @kv[0, 0] 2 x [8192]] writes [@partials[0, 0] 512 x [66], @kv[0, 0] 2 x [8192]] config {eps = 9.9999999999999995E-7 : f64, head_dim = 64 : i64, inv_freq = @inv_freq, k_gain = @g_k, kv_heads = 2 : i64, max_positions = 4096 : i64, merge_parts = 1 : i64, q_gain = @g_q, q_heads = 8 : i64, qk_norm = "head", rope_theta = 1.000000e+06 : f64, scale = 1.250000e-01 : f64} source "moe.attention" attributes {stream = {bytes = 8192 : i64, order = ["tile", "piece"], piece = 8192 : i64}} {
     }
-    task.stage @merge merge reads [@partials[0, 0] 512 x [66]] writes [@attn[0, 0] 2 x [512]] config {head_dim = 64 : i64, q_heads = 8 : i64} source "moe.attention" attributes {depends = [@attention]} {
+    task.stage @merge merge reads [@partials[0, 0] 512 x [66]] writes [@attn[0, 0] 2 x [512]] config {head_dim = 64 : i64, merge_parts = 1 : i64, q_heads = 8 : i64} source "moe.attention" attributes {depends = [@attention]} {
     }
     task.weights @w_o n 256 k 512 slot 4 rows ["model.layers.{layer}.self_attn.o_proj.weight"]
     task.exchange @mid [2, 256] bf16 sentinel sets 2 slot 16 edge @mid_words

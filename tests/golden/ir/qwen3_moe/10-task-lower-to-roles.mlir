@@ -82,7 +82,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
       }
     }
   }
-  task.kernel @layer "layer" target "sm_90a" sms 4 rows 2 smem 222336 {
+  task.kernel @layer "layer" target "sm_90a" sms 4 rows 2 smem 217088 {
     task.exchange @resid [2, 256] bf16 sentinel sets 3 slot 11 edge @resid_words
     task.exchange @qkv [2, 768] bf16 sentinel sets 3 slot 12 edge @qkv_words
     task.buffer @kv [2, 8192] bf16 global pages {slot = 0 : i64}
@@ -93,54 +93,51 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
     task.buffer @g_k [1, 64] bf16 global immutable {checkpoint = "model.layers.{layer}.self_attn.k_norm.weight", slot = 3 : i64}
     task.edge 0 @resid_words words epilogue -> poller, epilogue
     task.edge 1 @qkv_words words epilogue -> poller
-    task.edge 2 @partials_words words epilogue -> poller
+    task.edge 2 @partials_words words consumer -> poller
     task.edge 3 @attn_words words epilogue -> poller
     task.edge 4 @mid_words words epilogue -> poller
     task.edge 5 @logits_words words epilogue -> poller
     task.edge 6 @act_words words epilogue -> poller
-    task.edge 7 @w_full bytes producer -> consumer {offset = 0 : i64, slots = 10 : i64}
-    task.edge 8 @w_free credit consumer -> producer {arrivals = 8 : i64, offset = 80 : i64, slots = 10 : i64}
-    task.ring @ring 10 x 16384 full @w_full free @w_free {offset = 58496 : i64}
-    task.edge 9 @qkv_full mbarrier poller -> consumer {offset = 160 : i64, slots = 2 : i64}
-    task.edge 10 @qkv_free credit consumer -> poller {arrivals = 8 : i64, offset = 176 : i64, slots = 2 : i64}
-    task.edge 11 @apart_full mbarrier consumer -> epilogue {arrivals = 8 : i64, offset = 192 : i64, slots = 2 : i64}
-    task.edge 12 @apart_free credit epilogue -> consumer {offset = 208 : i64, slots = 2 : i64}
-    task.edge 13 @mparts_full mbarrier poller -> epilogue {offset = 224 : i64, slots = 2 : i64}
-    task.edge 14 @mparts_free credit epilogue -> poller {offset = 240 : i64, slots = 2 : i64}
-    task.edge 15 @x_full mbarrier poller -> consumer {offset = 256 : i64}
-    task.edge 16 @x_free credit consumer -> poller {arrivals = 8 : i64, offset = 264 : i64}
-    task.edge 17 @p_full mbarrier consumer -> epilogue {arrivals = 8 : i64, offset = 272 : i64, slots = 2 : i64}
-    task.edge 18 @p_free credit epilogue -> consumer {offset = 288 : i64, slots = 2 : i64}
-    task.edge 19 @logits_full mbarrier poller -> consumer {offset = 304 : i64}
-    task.edge 20 @routed mbarrier consumer -> producer, poller, epilogue {arrivals = 8 : i64, offset = 312 : i64}
-    task.edge 21 @act_full mbarrier poller -> consumer {offset = 320 : i64, slots = 8 : i64}
-    task.edge 22 @act_free credit consumer -> poller {arrivals = 8 : i64, offset = 384 : i64, slots = 8 : i64}
+    task.edge 7 @w_full bytes producer -> consumer {offset = 0 : i64, slots = 9 : i64}
+    task.edge 8 @w_free credit consumer -> producer {arrivals = 8 : i64, offset = 72 : i64, slots = 9 : i64}
+    task.ring @ring 9 x 16384 full @w_full free @w_free {offset = 69632 : i64}
+    task.edge 9 @qkv_full mbarrier poller -> consumer {offset = 144 : i64, slots = 2 : i64}
+    task.edge 10 @qkv_free credit consumer -> poller {arrivals = 8 : i64, offset = 160 : i64, slots = 2 : i64}
+    task.edge 11 @mparts_full mbarrier poller -> epilogue {offset = 176 : i64, slots = 2 : i64}
+    task.edge 12 @mparts_free credit epilogue -> poller {offset = 192 : i64, slots = 2 : i64}
+    task.edge 13 @x_full mbarrier poller -> consumer {offset = 208 : i64}
+    task.edge 14 @x_free credit consumer -> poller {arrivals = 8 : i64, offset = 216 : i64}
+    task.edge 15 @p_full mbarrier consumer -> epilogue {arrivals = 8 : i64, offset = 224 : i64, slots = 2 : i64}
+    task.edge 16 @p_free credit epilogue -> consumer {offset = 240 : i64, slots = 2 : i64}
+    task.edge 17 @logits_full mbarrier poller -> consumer {offset = 256 : i64}
+    task.edge 18 @routed mbarrier consumer -> producer, poller, epilogue {arrivals = 8 : i64, offset = 264 : i64}
+    task.edge 19 @act_full mbarrier poller -> consumer {offset = 272 : i64, slots = 8 : i64}
+    task.edge 20 @act_free credit consumer -> poller {arrivals = 8 : i64, offset = 336 : i64, slots = 8 : i64}
     task.buffer @qkv_in [2, 384] bf16 smem scratch {guard = @qkv_full, offset = 512 : i64, slots = 2 : i64, type = "SlottedRows<$offset, $rows, 768, $slots>"}
     task.buffer @q_rows [8, 64] bf16 smem scratch {offset = 3584 : i64, row_bytes = 160 : i64, type = "SlottedRows<$offset, $rows, 160, $slots>"}
     task.buffer @tail [2, 2048] bf16 smem scratch {offset = 4864 : i64, type = "SlottedRows<$offset, $rows, 4096, $slots>"}
-    task.buffer @prob [8, 128] bf16 smem scratch {offset = 13056 : i64, type = "SlottedRows<$offset, $rows, 256, $slots>"}
-    task.buffer @apart [8, 66] f32 smem scratch {guard = @apart_full, offset = 15104 : i64, slots = 2 : i64, type = "SlottedRows<$offset, $rows, 264, $slots>"}
-    task.buffer @mparts [32, 88] f32 smem scratch {guard = @mparts_full, offset = 19328 : i64, slots = 2 : i64, type = "SlottedRows<$offset, $rows, 352, $slots>"}
-    task.buffer @xs [2, 512] bf16 smem scratch {guard = @x_full, offset = 41856 : i64, row_bytes = 1056 : i64, type = "Rows<$offset, $rows, $cols>"}
-    task.buffer @part [128, 8] f32 smem scratch {guard = @p_full, offset = 44032 : i64, slots = 2 : i64, type = "Part<$offset, $slots>"}
-    task.buffer @o_proj_kept [2, 64] bf16 smem scratch {offset = 52224 : i64, type = "WordRows<$offset, $rows, 32>"}
-    task.buffer @logits_rows [2, 16] f32 smem scratch {offset = 52480 : i64, type = "WordRows<$offset, $rows, $cols>"}
-    task.buffer @routing [1, 44] i32 smem scratch {offset = 52608 : i64, type = "SlottedRows<$offset, $rows, 176, $slots>"}
-    task.buffer @act_rows [2, 128] bf16 smem scratch {guard = @act_full, offset = 52864 : i64, row_bytes = 288 : i64, slots = 8 : i64, type = "SlottedRows<$offset, $rows, 288, $slots>"}
-    task.buffer @down_rows [8, 64] bf16 smem scratch {offset = 57472 : i64, type = "WordRows<$offset, $rows, 32>"}
+    task.buffer @apart [64, 68] f32 smem scratch {offset = 13056 : i64, type = "SlottedRows<$offset, $rows, 272, $slots>"}
+    task.buffer @mparts [32, 88] f32 smem scratch {guard = @mparts_full, offset = 30464 : i64, slots = 2 : i64, type = "SlottedRows<$offset, $rows, 352, $slots>"}
+    task.buffer @xs [2, 512] bf16 smem scratch {guard = @x_full, offset = 52992 : i64, row_bytes = 1056 : i64, type = "Rows<$offset, $rows, $cols>"}
+    task.buffer @part [128, 8] f32 smem scratch {guard = @p_full, offset = 55168 : i64, slots = 2 : i64, type = "Part<$offset, $slots>"}
+    task.buffer @o_proj_kept [2, 64] bf16 smem scratch {offset = 63360 : i64, type = "WordRows<$offset, $rows, 32>"}
+    task.buffer @logits_rows [2, 16] f32 smem scratch {offset = 63616 : i64, type = "WordRows<$offset, $rows, $cols>"}
+    task.buffer @routing [1, 44] i32 smem scratch {offset = 63744 : i64, type = "SlottedRows<$offset, $rows, 176, $slots>"}
+    task.buffer @act_rows [2, 128] bf16 smem scratch {guard = @act_full, offset = 64000 : i64, row_bytes = 288 : i64, slots = 8 : i64, type = "SlottedRows<$offset, $rows, 288, $slots>"}
+    task.buffer @down_rows [8, 64] bf16 smem scratch {offset = 68608 : i64, type = "WordRows<$offset, $rows, 32>"}
     task.symbol @attention_tiles in 0 to 32 per_sm = "AttentionTiles<attention>(*cta.args.step, cta.sm).count()"
-    task.symbol @full_units in 0 to 8 per_sm = "tile.full_units"
+    task.symbol @full_pieces in 0 to 4 per_sm = "full_pieces<attention>(tile)"
     task.table @attention_tile size 128 partition = "tile"
-    task.table @kv_unit size 1024 injective = "unit of a tile, below start"
+    task.table @kv_piece size 512 injective = "units of a tile, below start"
     task.table @kv_new size 128 injective = "units of a tile with new positions"
     task.symbol @active in 0 to 8 after @routed = "platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active)"
     task.table @expert_id size 16 uniform = "routing_table<top_k>(cta)->expert"
-    task.stage @attention attention reads [@qkv[0, 0] 2 x [768] previous, @kv[0, 0] 2 x [8192]] writes [@partials[0, 0] 512 x [66], @kv[0, 0] 2 x [8192]] config {Apart = @apart, Mparts = @mparts, Prob = @prob, QkvIn = @qkv_in, Query = @q_rows, Tail = @tail, base = "Attention<Config, 2, 8, 2, 64, 64, 1, QkNorm::weighted, 1.00000000e-06f, 1.25000000e-01f, kv, inv_freq, g_q, g_k>", eps = 9.9999999999999995E-7 : f64, head_dim = 64 : i64, inv_freq = @inv_freq, k_gain = @g_k, kv_heads = 2 : i64, max_positions = 4096 : i64, q_gain = @g_q, q_heads = 8 : i64, qk_norm = "head", rope_theta = 1.000000e+06 : f64, scale = 1.250000e-01 : f64} source "moe.attention" attributes {stream = {bytes = 4096 : i64, order = ["tile", "unit"], piece = 4096 : i64}} {
+    task.stage @attention attention reads [@qkv[0, 0] 2 x [768] previous, @kv[0, 0] 2 x [8192]] writes [@partials[0, 0] 512 x [66], @kv[0, 0] 2 x [8192]] config {Apart = @apart, Mparts = @mparts, QkvIn = @qkv_in, Query = @q_rows, Tail = @tail, base = "Attention<Config, 2, 8, 2, 64, 64, 1, QkNorm::weighted, 1.00000000e-06f, 1.25000000e-01f, kv, inv_freq, g_q, g_k>", eps = 9.9999999999999995E-7 : f64, head_dim = 64 : i64, inv_freq = @inv_freq, k_gain = @g_k, kv_heads = 2 : i64, max_positions = 4096 : i64, merge_parts = 1 : i64, q_gain = @g_q, q_heads = 8 : i64, qk_norm = "head", rope_theta = 1.000000e+06 : f64, scale = 1.250000e-01 : f64} source "moe.attention" attributes {stream = {bytes = 8192 : i64, order = ["tile", "piece"], piece = 8192 : i64}} {
       task.role producer {
         task.for "tile" in @attention_tiles iterate "AttentionTiles<attention>" {
-          task.for "unit" in @full_units {
+          task.for "piece" in @full_pieces {
             task.acquire @w_free
-            task.copy "copy_unit<attention, ring, w_full>" ["tile", "unit"] @kv[d1 * 8 + d2, 0, 0] 1 x [2048] table @kv_unit to @ring signals @w_full
+            task.copy "copy_units<attention, ring, w_full>" ["tile", "piece"] @kv[d1 * 4 + d2, 0, 0] 1 x [4096] table @kv_piece to @ring signals @w_full
           }
         }
       }
@@ -163,33 +160,24 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
         task.local "constants" : "const auto" = "attention_constants<attention>(cta)"
         task.local "state" : "AttentionState<attention>"
         task.for "tile" in @attention_tiles iterate "AttentionTiles<attention>" {
+          task.compute "attention_prepare<attention>" ["tile", "constants", "state"] reads [@kv[d1, 0, 0] 1 x [2048] table @kv_new] writes [@tail[0, 0] 2 x [2048]]
           task.wait @qkv_full {result = "const int words"}
-          task.compute "attention_begin<attention>" ["tile", "words", "constants", "state"] reads [@qkv_in[0, 0] 2 x [384]] writes [@q_rows[0, 0] 8 x [64]]
-          task.compute "attention_tail<attention>" ["tile", "words", "constants"] reads [@qkv_in[0, 0] 2 x [384], @kv[d1, 0, 0] 1 x [2048] table @kv_new] writes [@tail[0, 0] 2 x [2048]]
+          task.compute "attention_begin<attention>" ["tile", "words", "constants", "state"] reads [@qkv_in[0, 0] 2 x [384]] writes [@q_rows[0, 0] 8 x [64], @tail[0, 0] 2 x [2048]]
           task.release @qkv_free
-          task.for "unit" in @full_units {
+          task.for "piece" in @full_pieces {
             task.wait @w_full {result = "const int slot"}
-            task.compute "attention_unit<attention, ring>" ["tile", "slot", "unit", "state"] reads [@q_rows[0, 0] 8 x [64]] writes [@prob[0, 0] 8 x [128]] ring @ring
+            task.compute "attention_piece<attention, ring>" ["tile", "slot", "piece", "state"] reads [@q_rows[0, 0] 8 x [64]] writes [@apart[0, 0] 64 x [68]] ring @ring
             task.release @w_free
           }
-          task.compute "attention_tail_units<attention>" ["tile", "state"] reads [@q_rows[0, 0] 8 x [64], @tail[0, 0] 2 x [2048]] writes [@prob[0, 0] 8 x [128]]
-          task.acquire @apart_free {result = "const int place"}
-          task.compute "attention_finish<attention>" ["tile", "place", "state"] reads [] writes [@apart[0, 0] 8 x [66]]
-          task.signal @apart_full
+          task.compute "attention_tail<attention>" ["tile", "state"] reads [@q_rows[0, 0] 8 x [64], @tail[0, 0] 2 x [2048]] writes [@apart[0, 0] 64 x [68]]
+          task.compute "attention_finish<attention>" ["tile", "state"] reads [] writes [@apart[0, 0] 64 x [68]]
           task.launch_wait
+          task.compute "publish_partials<attention, partials_words>" ["tile", "state"] reads [@apart[0, 0] 64 x [68]] writes [@partials[d1, 0, 0] 8 x [66] table @attention_tile]
           task.compute "attention_append<attention>" ["tile"] reads [@tail[0, 0] 2 x [2048]] writes [@kv[d1, 0, 0] 1 x [2048] table @kv_new]
         }
       }
-      task.role epilogue {
-        task.launch_wait
-        task.for "tile" in @attention_tiles iterate "AttentionTiles<attention>" {
-          task.wait @apart_full {result = "const int place"}
-          task.compute "publish_partials<attention, partials_words>" ["tile", "place"] reads [@apart[0, 0] 8 x [66]] writes [@partials[d1, 0, 0] 8 x [66] table @attention_tile]
-          task.release @apart_free
-        }
-      }
     }
-    task.stage @merge merge reads [@partials[0, 0] 512 x [66]] writes [@attn[0, 0] 2 x [512]] config {head_dim = 64 : i64, q_heads = 8 : i64} source "moe.attention" attributes {depends = [@attention]} {
+    task.stage @merge merge reads [@partials[0, 0] 512 x [66]] writes [@attn[0, 0] 2 x [512]] config {head_dim = 64 : i64, merge_parts = 1 : i64, q_heads = 8 : i64} source "moe.attention" attributes {depends = [@attention]} {
       task.role poller {
         task.for "piece" in 4 iterate "MergeTiles<attention>" {
           task.acquire @mparts_free {result = "const int slot"}
@@ -198,6 +186,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
         }
       }
       task.role epilogue {
+        task.launch_wait
         task.for "piece" in 4 iterate "MergeTiles<attention>" {
           task.wait @mparts_full {result = "const int slot"}
           task.compute "merge_splits<attention, attn_words>" ["piece", "slot"] reads [@mparts[0, 0] 32 x [88]] writes [@attn[(d1 * 4 + d0) floordiv 8, ((d1 * 4 + d0) mod 8) * 64] 1 x [64]]
@@ -449,7 +438,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
       }
     }
   }
-  task.kernel @last "last" target "sm_90a" sms 4 rows 2 smem 222336 {
+  task.kernel @last "last" target "sm_90a" sms 4 rows 2 smem 217088 {
     task.exchange @resid [2, 256] bf16 sentinel sets 3 slot 12 edge @resid_words
     task.exchange @qkv [2, 768] bf16 sentinel sets 3 slot 13 edge @qkv_words
     task.buffer @kv [2, 8192] bf16 global pages {slot = 0 : i64}
@@ -460,55 +449,52 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
     task.buffer @g_k [1, 64] bf16 global immutable {checkpoint = "model.layers.{layer}.self_attn.k_norm.weight", slot = 3 : i64}
     task.edge 0 @resid_words words epilogue -> poller, epilogue
     task.edge 1 @qkv_words words epilogue -> poller
-    task.edge 2 @partials_words words epilogue -> poller
+    task.edge 2 @partials_words words consumer -> poller
     task.edge 3 @attn_words words epilogue -> poller
     task.edge 4 @mid_words words epilogue -> poller
     task.edge 5 @logits_words words epilogue -> poller
     task.edge 6 @act_words words epilogue -> poller
-    task.edge 7 @w_full bytes producer -> consumer {offset = 0 : i64, slots = 10 : i64}
-    task.edge 8 @w_free credit consumer -> producer {arrivals = 8 : i64, offset = 80 : i64, slots = 10 : i64}
-    task.ring @ring 10 x 16384 full @w_full free @w_free {offset = 58496 : i64}
-    task.edge 9 @qkv_full mbarrier poller -> consumer {offset = 160 : i64, slots = 2 : i64}
-    task.edge 10 @qkv_free credit consumer -> poller {arrivals = 8 : i64, offset = 176 : i64, slots = 2 : i64}
-    task.edge 11 @apart_full mbarrier consumer -> epilogue {arrivals = 8 : i64, offset = 192 : i64, slots = 2 : i64}
-    task.edge 12 @apart_free credit epilogue -> consumer {offset = 208 : i64, slots = 2 : i64}
-    task.edge 13 @mparts_full mbarrier poller -> epilogue {offset = 224 : i64, slots = 2 : i64}
-    task.edge 14 @mparts_free credit epilogue -> poller {offset = 240 : i64, slots = 2 : i64}
-    task.edge 15 @x_full mbarrier poller -> consumer {offset = 256 : i64}
-    task.edge 16 @x_free credit consumer -> poller {arrivals = 8 : i64, offset = 264 : i64}
-    task.edge 17 @p_full mbarrier consumer -> epilogue {arrivals = 8 : i64, offset = 272 : i64, slots = 2 : i64}
-    task.edge 18 @p_free credit epilogue -> consumer {offset = 288 : i64, slots = 2 : i64}
-    task.edge 19 @logits_full mbarrier poller -> consumer {offset = 304 : i64}
-    task.edge 20 @routed mbarrier consumer -> producer, poller, epilogue {arrivals = 8 : i64, offset = 312 : i64}
-    task.edge 21 @act_full mbarrier poller -> consumer {offset = 320 : i64, slots = 8 : i64}
-    task.edge 22 @act_free credit consumer -> poller {arrivals = 8 : i64, offset = 384 : i64, slots = 8 : i64}
+    task.edge 7 @w_full bytes producer -> consumer {offset = 0 : i64, slots = 9 : i64}
+    task.edge 8 @w_free credit consumer -> producer {arrivals = 8 : i64, offset = 72 : i64, slots = 9 : i64}
+    task.ring @ring 9 x 16384 full @w_full free @w_free {offset = 69632 : i64}
+    task.edge 9 @qkv_full mbarrier poller -> consumer {offset = 144 : i64, slots = 2 : i64}
+    task.edge 10 @qkv_free credit consumer -> poller {arrivals = 8 : i64, offset = 160 : i64, slots = 2 : i64}
+    task.edge 11 @mparts_full mbarrier poller -> epilogue {offset = 176 : i64, slots = 2 : i64}
+    task.edge 12 @mparts_free credit epilogue -> poller {offset = 192 : i64, slots = 2 : i64}
+    task.edge 13 @x_full mbarrier poller -> consumer {offset = 208 : i64}
+    task.edge 14 @x_free credit consumer -> poller {arrivals = 8 : i64, offset = 216 : i64}
+    task.edge 15 @p_full mbarrier consumer -> epilogue {arrivals = 8 : i64, offset = 224 : i64, slots = 2 : i64}
+    task.edge 16 @p_free credit epilogue -> consumer {offset = 240 : i64, slots = 2 : i64}
+    task.edge 17 @logits_full mbarrier poller -> consumer {offset = 256 : i64}
+    task.edge 18 @routed mbarrier consumer -> producer, poller, epilogue {arrivals = 8 : i64, offset = 264 : i64}
+    task.edge 19 @act_full mbarrier poller -> consumer {offset = 272 : i64, slots = 8 : i64}
+    task.edge 20 @act_free credit consumer -> poller {arrivals = 8 : i64, offset = 336 : i64, slots = 8 : i64}
     task.buffer @qkv_in [2, 384] bf16 smem scratch {guard = @qkv_full, offset = 512 : i64, slots = 2 : i64, type = "SlottedRows<$offset, $rows, 768, $slots>"}
     task.buffer @q_rows [8, 64] bf16 smem scratch {offset = 3584 : i64, row_bytes = 160 : i64, type = "SlottedRows<$offset, $rows, 160, $slots>"}
     task.buffer @tail [2, 2048] bf16 smem scratch {offset = 4864 : i64, type = "SlottedRows<$offset, $rows, 4096, $slots>"}
-    task.buffer @prob [8, 128] bf16 smem scratch {offset = 13056 : i64, type = "SlottedRows<$offset, $rows, 256, $slots>"}
-    task.buffer @apart [8, 66] f32 smem scratch {guard = @apart_full, offset = 15104 : i64, slots = 2 : i64, type = "SlottedRows<$offset, $rows, 264, $slots>"}
-    task.buffer @mparts [32, 88] f32 smem scratch {guard = @mparts_full, offset = 19328 : i64, slots = 2 : i64, type = "SlottedRows<$offset, $rows, 352, $slots>"}
-    task.buffer @xs [2, 512] bf16 smem scratch {guard = @x_full, offset = 41856 : i64, row_bytes = 1056 : i64, type = "Rows<$offset, $rows, $cols>"}
-    task.buffer @part [128, 8] f32 smem scratch {guard = @p_full, offset = 44032 : i64, slots = 2 : i64, type = "Part<$offset, $slots>"}
-    task.buffer @o_proj_kept [2, 64] bf16 smem scratch {offset = 52224 : i64, type = "WordRows<$offset, $rows, 32>"}
-    task.buffer @logits_rows [2, 16] f32 smem scratch {offset = 52480 : i64, type = "WordRows<$offset, $rows, $cols>"}
-    task.buffer @routing [1, 44] i32 smem scratch {offset = 52608 : i64, type = "SlottedRows<$offset, $rows, 176, $slots>"}
-    task.buffer @act_rows [2, 128] bf16 smem scratch {guard = @act_full, offset = 52864 : i64, row_bytes = 288 : i64, slots = 8 : i64, type = "SlottedRows<$offset, $rows, 288, $slots>"}
-    task.buffer @down_rows [8, 64] bf16 smem scratch {offset = 57472 : i64, type = "WordRows<$offset, $rows, 32>"}
+    task.buffer @apart [64, 68] f32 smem scratch {offset = 13056 : i64, type = "SlottedRows<$offset, $rows, 272, $slots>"}
+    task.buffer @mparts [32, 88] f32 smem scratch {guard = @mparts_full, offset = 30464 : i64, slots = 2 : i64, type = "SlottedRows<$offset, $rows, 352, $slots>"}
+    task.buffer @xs [2, 512] bf16 smem scratch {guard = @x_full, offset = 52992 : i64, row_bytes = 1056 : i64, type = "Rows<$offset, $rows, $cols>"}
+    task.buffer @part [128, 8] f32 smem scratch {guard = @p_full, offset = 55168 : i64, slots = 2 : i64, type = "Part<$offset, $slots>"}
+    task.buffer @o_proj_kept [2, 64] bf16 smem scratch {offset = 63360 : i64, type = "WordRows<$offset, $rows, 32>"}
+    task.buffer @logits_rows [2, 16] f32 smem scratch {offset = 63616 : i64, type = "WordRows<$offset, $rows, $cols>"}
+    task.buffer @routing [1, 44] i32 smem scratch {offset = 63744 : i64, type = "SlottedRows<$offset, $rows, 176, $slots>"}
+    task.buffer @act_rows [2, 128] bf16 smem scratch {guard = @act_full, offset = 64000 : i64, row_bytes = 288 : i64, slots = 8 : i64, type = "SlottedRows<$offset, $rows, 288, $slots>"}
+    task.buffer @down_rows [8, 64] bf16 smem scratch {offset = 68608 : i64, type = "WordRows<$offset, $rows, 32>"}
     task.symbol @attention_tiles in 0 to 32 per_sm = "AttentionTiles<attention>(*cta.args.step, cta.sm).count()"
-    task.symbol @full_units in 0 to 8 per_sm = "tile.full_units"
+    task.symbol @full_pieces in 0 to 4 per_sm = "full_pieces<attention>(tile)"
     task.table @attention_tile size 128 partition = "tile"
-    task.table @kv_unit size 1024 injective = "unit of a tile, below start"
+    task.table @kv_piece size 512 injective = "units of a tile, below start"
     task.table @kv_new size 128 injective = "units of a tile with new positions"
     task.symbol @active in 0 to 8 after @routed = "platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active)"
     task.table @expert_id size 16 uniform = "routing_table<top_k>(cta)->expert"
     task.buffer @candidates [2, 8] i32 global written {slot = 19 : i64}
-    task.stage @attention attention reads [@qkv[0, 0] 2 x [768] previous, @kv[0, 0] 2 x [8192]] writes [@partials[0, 0] 512 x [66], @kv[0, 0] 2 x [8192]] config {Apart = @apart, Mparts = @mparts, Prob = @prob, QkvIn = @qkv_in, Query = @q_rows, Tail = @tail, base = "Attention<Config, 2, 8, 2, 64, 64, 1, QkNorm::weighted, 1.00000000e-06f, 1.25000000e-01f, kv, inv_freq, g_q, g_k>", eps = 9.9999999999999995E-7 : f64, head_dim = 64 : i64, inv_freq = @inv_freq, k_gain = @g_k, kv_heads = 2 : i64, max_positions = 4096 : i64, q_gain = @g_q, q_heads = 8 : i64, qk_norm = "head", rope_theta = 1.000000e+06 : f64, scale = 1.250000e-01 : f64} source "moe.attention" attributes {stream = {bytes = 4096 : i64, order = ["tile", "unit"], piece = 4096 : i64}} {
+    task.stage @attention attention reads [@qkv[0, 0] 2 x [768] previous, @kv[0, 0] 2 x [8192]] writes [@partials[0, 0] 512 x [66], @kv[0, 0] 2 x [8192]] config {Apart = @apart, Mparts = @mparts, QkvIn = @qkv_in, Query = @q_rows, Tail = @tail, base = "Attention<Config, 2, 8, 2, 64, 64, 1, QkNorm::weighted, 1.00000000e-06f, 1.25000000e-01f, kv, inv_freq, g_q, g_k>", eps = 9.9999999999999995E-7 : f64, head_dim = 64 : i64, inv_freq = @inv_freq, k_gain = @g_k, kv_heads = 2 : i64, max_positions = 4096 : i64, merge_parts = 1 : i64, q_gain = @g_q, q_heads = 8 : i64, qk_norm = "head", rope_theta = 1.000000e+06 : f64, scale = 1.250000e-01 : f64} source "moe.attention" attributes {stream = {bytes = 8192 : i64, order = ["tile", "piece"], piece = 8192 : i64}} {
       task.role producer {
         task.for "tile" in @attention_tiles iterate "AttentionTiles<attention>" {
-          task.for "unit" in @full_units {
+          task.for "piece" in @full_pieces {
             task.acquire @w_free
-            task.copy "copy_unit<attention, ring, w_full>" ["tile", "unit"] @kv[d1 * 8 + d2, 0, 0] 1 x [2048] table @kv_unit to @ring signals @w_full
+            task.copy "copy_units<attention, ring, w_full>" ["tile", "piece"] @kv[d1 * 4 + d2, 0, 0] 1 x [4096] table @kv_piece to @ring signals @w_full
           }
         }
       }
@@ -531,33 +517,24 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
         task.local "constants" : "const auto" = "attention_constants<attention>(cta)"
         task.local "state" : "AttentionState<attention>"
         task.for "tile" in @attention_tiles iterate "AttentionTiles<attention>" {
+          task.compute "attention_prepare<attention>" ["tile", "constants", "state"] reads [@kv[d1, 0, 0] 1 x [2048] table @kv_new] writes [@tail[0, 0] 2 x [2048]]
           task.wait @qkv_full {result = "const int words"}
-          task.compute "attention_begin<attention>" ["tile", "words", "constants", "state"] reads [@qkv_in[0, 0] 2 x [384]] writes [@q_rows[0, 0] 8 x [64]]
-          task.compute "attention_tail<attention>" ["tile", "words", "constants"] reads [@qkv_in[0, 0] 2 x [384], @kv[d1, 0, 0] 1 x [2048] table @kv_new] writes [@tail[0, 0] 2 x [2048]]
+          task.compute "attention_begin<attention>" ["tile", "words", "constants", "state"] reads [@qkv_in[0, 0] 2 x [384]] writes [@q_rows[0, 0] 8 x [64], @tail[0, 0] 2 x [2048]]
           task.release @qkv_free
-          task.for "unit" in @full_units {
+          task.for "piece" in @full_pieces {
             task.wait @w_full {result = "const int slot"}
-            task.compute "attention_unit<attention, ring>" ["tile", "slot", "unit", "state"] reads [@q_rows[0, 0] 8 x [64]] writes [@prob[0, 0] 8 x [128]] ring @ring
+            task.compute "attention_piece<attention, ring>" ["tile", "slot", "piece", "state"] reads [@q_rows[0, 0] 8 x [64]] writes [@apart[0, 0] 64 x [68]] ring @ring
             task.release @w_free
           }
-          task.compute "attention_tail_units<attention>" ["tile", "state"] reads [@q_rows[0, 0] 8 x [64], @tail[0, 0] 2 x [2048]] writes [@prob[0, 0] 8 x [128]]
-          task.acquire @apart_free {result = "const int place"}
-          task.compute "attention_finish<attention>" ["tile", "place", "state"] reads [] writes [@apart[0, 0] 8 x [66]]
-          task.signal @apart_full
+          task.compute "attention_tail<attention>" ["tile", "state"] reads [@q_rows[0, 0] 8 x [64], @tail[0, 0] 2 x [2048]] writes [@apart[0, 0] 64 x [68]]
+          task.compute "attention_finish<attention>" ["tile", "state"] reads [] writes [@apart[0, 0] 64 x [68]]
           task.launch_wait
+          task.compute "publish_partials<attention, partials_words>" ["tile", "state"] reads [@apart[0, 0] 64 x [68]] writes [@partials[d1, 0, 0] 8 x [66] table @attention_tile]
           task.compute "attention_append<attention>" ["tile"] reads [@tail[0, 0] 2 x [2048]] writes [@kv[d1, 0, 0] 1 x [2048] table @kv_new]
         }
       }
-      task.role epilogue {
-        task.launch_wait
-        task.for "tile" in @attention_tiles iterate "AttentionTiles<attention>" {
-          task.wait @apart_full {result = "const int place"}
-          task.compute "publish_partials<attention, partials_words>" ["tile", "place"] reads [@apart[0, 0] 8 x [66]] writes [@partials[d1, 0, 0] 8 x [66] table @attention_tile]
-          task.release @apart_free
-        }
-      }
     }
-    task.stage @merge merge reads [@partials[0, 0] 512 x [66]] writes [@attn[0, 0] 2 x [512]] config {head_dim = 64 : i64, q_heads = 8 : i64} source "moe.attention" attributes {depends = [@attention]} {
+    task.stage @merge merge reads [@partials[0, 0] 512 x [66]] writes [@attn[0, 0] 2 x [512]] config {head_dim = 64 : i64, merge_parts = 1 : i64, q_heads = 8 : i64} source "moe.attention" attributes {depends = [@attention]} {
       task.role poller {
         task.for "piece" in 4 iterate "MergeTiles<attention>" {
           task.acquire @mparts_free {result = "const int slot"}
@@ -566,6 +543,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
         }
       }
       task.role epilogue {
+        task.launch_wait
         task.for "piece" in 4 iterate "MergeTiles<attention>" {
           task.wait @mparts_full {result = "const int slot"}
           task.compute "merge_splits<attention, attn_words>" ["piece", "slot"] reads [@mparts[0, 0] 32 x [88]] writes [@attn[(d1 * 4 + d0) floordiv 8, ((d1 * 4 + d0) mod 8) * 64] 1 x [64]]

@@ -1,0 +1,123 @@
+// What an attention stage computes, the sizes that follow from it, and how its work is dealt to the
+// consumer warps. The layouts of units and pages are those of docs/kernel-contract.md section 1.
+//
+// Config members (struct C): those of the base `Attention` below, and the buffers, whose sizes are
+// AttentionShape<C>'s:
+//   QkvIn   SlottedRows<., kRows, kQkvRow, slots>: a tile's words
+//   Query   SlottedRows<., kQueryRows, kQueryStride>: q after norm and RoPE
+//   Tail    SlottedRows<., kTailUnits, kUnitBytes>: the tail units
+//   Apart   SlottedRows<., kRecords, kRecordBytes>: what each warp found, to be added up
+//   Mparts  SlottedRows<., 32, kPartWords * 16, slots>: the words of a merge tile
+// Query, Tail and Apart belong to the consumers alone. The raw projections are crossing words
+// Words<., kRows, (kQHeads + 2 kKvHeads) d / 2, 3>, channels q | k | v.
+#pragma once
+
+#include "codegen/device/cta.cuh"
+#include "codegen/device/gather.cuh"
+#include "codegen/device/tiles.cuh"
+
+namespace megalith {
+
+/// Per-head norm of q and k before RoPE: none, without weight, or times a weight per channel.
+enum class QkNorm { none, plain, weighted };
+
+/// What an attention stage computes and where its global buffers are; base of the emitted config.
+///   Config          the kernel's: kRows, kSms
+///   SequenceStride  see tiles.cuh
+///   QHeads, KvHeads, HeadDim  of this rank; HeadDim = d is a multiple of 64
+///   RopeDim         rotated channels, a multiple of 64, or 0: no RoPE
+///   MergeParts      merge tiles of a head; d / MergeParts is even. More of them spread the reading
+///                   of partial results over more SMs: 4 suit one row of 32 heads
+///   Norm, NormEps   of qk-norm
+///   ScoreScale      factor of q k^T, > 0
+///   Pool            buffer slot of the KV pages of this launch's layer
+///   InvFreq         buffer slot of fp32 [RopeDim / 2] inverse frequencies, if RopeDim > 0
+///   QGain, KGain    buffer slots of the bf16 [d] gains, if Norm is weighted
+template <class Config, int SequenceStride, int QHeads, int KvHeads, int HeadDim, int RopeDim,
+          int MergeParts, QkNorm Norm, float NormEps, float ScoreScale, int Pool, int InvFreq = -1,
+          int QGain = -1, int KGain = -1>
+struct Attention {
+  static constexpr int kRows = Config::kRows, kSms = Config::kSms;
+  static constexpr int kSequenceStride = SequenceStride, kMergeParts = MergeParts;
+  static constexpr int kQHeads = QHeads, kKvHeads = KvHeads, kHeadDim = HeadDim;
+  static constexpr int kRopeDim = RopeDim;
+  static constexpr QkNorm kQkNorm = Norm;
+  static constexpr float kQkNormEps = NormEps, kScoreScale = ScoreScale;
+  static constexpr int kPool = Pool, kInvFreq = InvFreq, kQGain = QGain, kKGain = KGain;
+
+  static_assert(HeadDim % 64 == 0 && RopeDim % 64 == 0 && RopeDim <= HeadDim);
+  static_assert(QHeads % KvHeads == 0 && HeadDim % MergeParts == 0);
+  static_assert(Norm != QkNorm::weighted || (QGain >= 0 && KGain >= 0));
+  static_assert(RopeDim == 0 || InvFreq >= 0);
+};
+
+/// Sizes that follow from an attention config; it need not have its buffers yet.
+template <class C> struct AttentionShape {
+  static constexpr int kDim = C::kHeadDim;
+  static constexpr int kGroup = C::kQHeads / C::kKvHeads;
+  static constexpr int kVectors = C::kRows * kGroup; // most query vectors of a tile
+  static constexpr int kSlices = kDim / 16;          // k16 steps of a score; channel tiles of V
+  static constexpr int kPerLane = kDim / 32;         // channels of a head in each lane
+  static constexpr int kQkvWidth = (C::kQHeads + 2 * C::kKvHeads) * kDim; // of an exchange row
+  static constexpr int kQkvRow = (kGroup + 2) * kDim * 2; // a tile's row: q heads, k, v
+  static constexpr int kQueryRows = (kVectors + 7) / 8 * 8;
+  static constexpr int kQueryStride = 2 * kDim + 32; // conflict-free for 8 rows x 4 lanes
+
+  // Units, and the pieces of one or two of them that pass through the ring.
+  static constexpr int kUnitBytes = 4 * kUnitPositions * kDim; // K part, V part
+  static constexpr int kPieceUnits = 2 * kUnitBytes <= 16384 ? 2 : 1;
+  static constexpr int kPieceBytes = kPieceUnits * kUnitBytes;
+  static constexpr int kTailUnits = (2 * kUnitPositions - 2 + C::kRows) / kUnitPositions;
+
+  // Column tiles of 8 query vectors; a warp has its share of each round of 8.
+  static constexpr int kRounds = (kVectors + 63) / 64;
+  static constexpr int kColumns = kVectors < 2 ? 2 : kVectors < 8 ? kVectors : 8; // of a tile
+
+  // What a warp found for a query vector: fp32 {m, l, o[d], 2 unused}. Records of neighbouring
+  // columns start 4 banks apart, so that fragments are stored without conflicts.
+  static constexpr int kRecords = kConsumerWarps * kRounds * kColumns;
+  static constexpr int kRecordBytes = 4 * (kDim + 4);
+
+  // What a tile publishes of a query vector: for each merge part the fp32 {m, l, o[kPartDim]}.
+  static constexpr int kPartDim = kDim / C::kMergeParts;
+  static constexpr int kPartWords = (kPartDim + 2 + kEpochPayload - 1) / kEpochPayload;
+  static constexpr int kPartials = // epoch words of the whole exchange
+      C::kRows * C::kQHeads * C::kMergeParts * kMaxSplits * kPartWords;
+};
+
+/// Pieces in which the full units of a tile pass through the ring.
+template <class C> MEGALITH_PURE int full_pieces(const AttentionTile &tile) {
+  constexpr int kEach = AttentionShape<C>::kPieceUnits;
+  return (tile.full_units + kEach - 1) / kEach;
+}
+
+/// A consumer warp's share of a tile: which query vectors, which keys. A tile has T column tiles of
+/// 8 query vectors, and its units, counted from its first position, come in pairs. Pair p belongs
+/// to chunk p % chunks, where chunks = 8 / T rounded down (at least 1, and then a power of two), so
+/// that each of the 8 warps has a column tile and a chunk. Chunks are added up in ascending order:
+/// they decide the bits of a result, and depend on nothing but the query vectors of the sequence.
+struct WarpShare {
+  int columns; // column tiles, 8 at most: of one round
+  int chunks;  // 8, 4, 2 or 1
+  int column;  // column tile of the warp, in each round
+  int chunk;   // chunk of the warp; `chunks` or more: it has none
+
+  static MEGALITH_PURE WarpShare of(int vectors, int warp) {
+    const int tiles = (vectors + 7) / 8, columns = tiles < 8 ? tiles : 8;
+    return {columns, 8 / columns, warp % columns, warp / columns};
+  }
+
+  /// Whether unit `unit` of the tile is this warp's.
+  MEGALITH_PURE bool has_unit(int unit) const { return (unit / 2 & (chunks - 1)) == chunk; }
+};
+
+/// Byte of channel c of key 0..15 in a unit; its V part starts at byte 32 d.
+MEGALITH_PURE int key_offset(int key, int c) {
+  return c / 16 * 512 + (key % 8 * 4 + c % 16 / 4) * 16 + (c % 4 / 2 * 2 + key / 8) * 4 + c % 2 * 2;
+}
+template <int Dim> MEGALITH_PURE int value_offset(int key, int c) {
+  return 32 * Dim + c / 16 * 512 + (c % 8 * 4 + key / 4) * 16 + (key % 4 / 2 * 2 + c % 16 / 8) * 4 +
+         key % 2 * 2;
+}
+
+} // namespace megalith

@@ -1,0 +1,101 @@
+// A tile's result: what its warps found is added up, chunk by chunk, and published as epoch words.
+//
+// Record of (row, query head, merge part, split) in the exchange: kPartWords epoch words with the
+// floats {m, l, o[kPartDim], padding}; o and l are relative to 2^m. Its index is
+// (((row * kQHeads + head) * kMergeParts + part) * 32 + split) * kPartWords, so that a merge tile
+// finds its words one after another.
+#pragma once
+
+#include "codegen/device/scores.cuh"
+
+namespace megalith {
+
+/// Consumer: leaves what the warp found in C::Apart. Returns when all warps have.
+template <class C, class Cta>
+MEGALITH_DEVICE void attention_finish(const Cta &cta, const AttentionTile &tile,
+                                      const AttentionState<C> &state) {
+  using S = AttentionShape<C>;
+  const int vectors = tile.rows * S::kGroup, g = cta.lane / 4, t = cta.lane % 4;
+  const bool has_share = state.share.chunk < state.share.chunks;
+  platform::warp_sync(); // the last probabilities have been read
+  MEGALITH_UNROLL_ALL
+  for (int r = 0; r < S::kRounds; ++r) {
+    MEGALITH_UNROLL_ALL
+    for (int e = 0; e < 2; ++e) {
+      float l = state.l[r][e];
+      for (int mask = 4; mask <= 16; mask *= 2)
+        l += platform::shfl_xor(l, mask);
+      const int column = 2 * t + e;
+      if (has_share && 8 * (8 * r + state.share.column) + column < vectors) {
+        unsigned char *record = apart_record<C>(cta, cta.role_warp, r, column);
+        if (g == 0) {
+          platform::st_shared(record, state.m[r][e]);
+          platform::st_shared(record + 4, l);
+        }
+        MEGALITH_UNROLL_ALL
+        for (int i = 0; i < S::kSlices; ++i) {
+          platform::st_shared(record + 8 + 4 * (16 * i + g), state.o[r][i][e]);
+          platform::st_shared(record + 8 + 4 * (16 * i + g + 8), state.o[r][i][e + 2]);
+        }
+      }
+    }
+  }
+  consumer_sync();
+}
+
+/// Consumer: adds up the chunks of each query vector, in ascending order, and publishes the results
+/// through E, the edge of the partials exchange; warp w has vectors w, w + 8, ... After launch_wait
+/// and attention_finish.
+template <class C, class E, class Cta>
+MEGALITH_DEVICE void publish_partials(const Cta &cta, const AttentionTile &tile,
+                                      const AttentionState<C> &state) {
+  using S = AttentionShape<C>;
+  static_assert(E::Exchange::kCount == S::kPartials);
+  constexpr int kWords = C::kMergeParts * S::kPartWords, kMost = kConsumerWarps;
+  const int vectors = tile.rows * S::kGroup, chunks = state.share.chunks;
+  platform::mark<platform::verb::Publish, E>();
+  for (int v = cta.role_warp; v < vectors; v += kConsumerWarps) {
+    const int first = v / 8 % 8; // warp of chunk 0
+    const unsigned char *records = apart_record<C>(cta, first, v / 64, v % 8);
+    const int stride = state.share.columns * S::kRounds * S::kColumns * S::kRecordBytes;
+    float weight[kMost], most = kNoScore;
+    MEGALITH_UNROLL_ALL
+    for (int c = 0; c < kMost; ++c) {
+      weight[c] = c < chunks ? platform::ld_shared<float>(records + c * stride) : kNoScore;
+      most = platform::fmaxf_(most, weight[c]);
+    }
+    MEGALITH_UNROLL_ALL
+    for (int c = 0; c < kMost; ++c)
+      weight[c] = platform::exp2f_(weight[c] - most);
+    const int row = tile.first_row + v / S::kGroup;
+    const int head = tile.kv_head * S::kGroup + v % S::kGroup;
+    const int record =
+        ((row * C::kQHeads + head) * C::kMergeParts * kMaxSplits + tile.split) * S::kPartWords;
+    MEGALITH_UNROLL_ALL
+    for (int base = 0; base < kWords; base += 32) {
+      const int part = (base + cta.lane) / S::kPartWords, word = (base + cta.lane) % S::kPartWords;
+      if (base + cta.lane < kWords) {
+        float x[kEpochPayload] = {};
+        MEGALITH_UNROLL_ALL
+        for (int e = 0; e < kEpochPayload; ++e) {
+          const int at = word * kEpochPayload + e; // float of the part's record
+          const unsigned char *source = records + 4 * (at < 2 ? at : part * S::kPartDim + at);
+          if (at < S::kPartDim + 2) {
+            MEGALITH_UNROLL_ALL
+            for (int c = 0; c < kMost; ++c)
+              if (c < chunks)
+                x[e] = platform::fmaf_(weight[c], platform::ld_shared<float>(source + c * stride),
+                                       x[e]);
+          }
+        }
+        if (word == 0)
+          x[0] = most;
+        publish_epoch<E>(cta, record + part * kMaxSplits * S::kPartWords + word,
+                         {x[0], x[1], x[2]});
+      }
+    }
+  }
+  platform::mark_end();
+}
+
+} // namespace megalith
