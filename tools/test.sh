@@ -15,7 +15,8 @@ MEGALITH_NVRTC=$(find_nvrtc) || exit 1
 export MEGALITH_NVRTC
 events=$(mktemp) || exit 1
 trap 'rm -f "$events"' EXIT
-bazel test --keep_going --build_event_json_file="$events" "${full[@]}" "${@:-//...}"
+# A line now and then on what is running, for those who watch; the sum comes last all the same.
+bazel test --show_progress --curses=no --show_progress_rate_limit=20 --keep_going --build_event_json_file="$events" "${full[@]}" "${@:-//...}"
 status=$?
 /usr/bin/python3 tools/summarize_tests.py "$events" "$status"
 exit "$status"
