@@ -33,6 +33,13 @@ struct Use {
   bool isKnown() const {
     return hasStaticTiles(stage) || access.getAt().getValue().getNumDims() == 0;
   }
+  /// By tile.
+  SmallVector<Rectangle> rectangles() const {
+    SmallVector<Rectangle> all;
+    for (int64_t tile = 0, count = tiles(); tile < count; ++tile)
+      all.push_back(rectangleAt(access, tile));
+    return all;
+  }
 };
 
 struct Uses {
@@ -83,43 +90,56 @@ struct MaterializeExchanges : megalith::impl::MaterializeExchangesBase<Materiali
 
   /// Each element is written once, and read only where it is written.
   LogicalResult checkCoverage(BufferOp value, const Uses &uses) {
-    llvm::BitVector written(value.rows() * value.cols());
+    const int64_t rows = value.rows(), cols = value.cols();
+    // A row at a time: the first column in [begin, end) that is written, or not, or -1.
+    llvm::BitVector written(rows * cols);
+    auto bitsOf = [&](const Rectangle &rect, int64_t row) {
+      return std::pair<unsigned, unsigned>(row * cols + rect.col,
+                                           row * cols + rect.col + rect.cols);
+    };
     for (const Use &write : uses.writes) {
       if (!write.isKnown())
         return success();
-      for (int64_t tile = 0; tile < write.tiles(); ++tile) {
-        Rectangle rect = rectangleAt(write.access, tile);
-        for (int64_t row = rect.row; row < rect.row + rect.rows; ++row)
-          for (int64_t col = rect.col; col < rect.col + rect.cols; ++col) {
-            if (row >= value.rows() || col >= value.cols())
-              return write.stage.emitOpError()
-                     << "writes row " << row << ", column " << col << " of @" << value.getSymName()
-                     << " in tile " << tile << ", but the value is " << value.rows() << " x "
-                     << value.cols();
-            int64_t at = row * value.cols() + col;
-            if (written.test(at))
-              return write.stage.emitOpError()
-                     << "writes row " << row << ", column " << col << " of @" << value.getSymName()
-                     << " in tile " << tile << ", which another tile writes too";
-            written.set(at);
-          }
-      }
+      for (auto [tile, rect] : llvm::enumerate(write.rectangles()))
+        for (int64_t row = rect.row; row < rect.row + rect.rows; ++row) {
+          auto tell = [&](int64_t col) {
+            return write.stage.emitOpError()
+                   << "writes row " << row << ", column " << col << " of @" << value.getSymName()
+                   << " in tile " << tile;
+          };
+          if (row >= rows || (rect.cols > 0 && rect.col + rect.cols > cols))
+            return tell(row >= rows ? rect.col : std::max(rect.col, cols))
+                   << ", but the value is " << rows << " x " << cols;
+          auto [begin, end] = bitsOf(rect, row);
+          if (int twice = written.find_first_in(begin, end); twice != -1)
+            return tell(twice - row * cols) << ", which another tile writes too";
+          written.set(begin, end);
+        }
     }
     if (value.getByLaunch())
       return checkByLaunch(value, uses);
     for (const Use &read : uses.reads) {
       if (!read.isKnown())
         continue;
-      for (int64_t tile = 0; tile < read.tiles(); ++tile) {
-        Rectangle rect = rectangleAt(read.access, tile);
-        for (int64_t row = rect.row; row < rect.row + rect.rows; ++row)
-          for (int64_t col = rect.col; col < rect.col + rect.cols; ++col)
-            if (row >= value.rows() || col >= value.cols() ||
-                !written.test(row * value.cols() + col))
-              return read.stage.emitOpError()
-                     << "reads row " << row << ", column " << col << " of @" << value.getSymName()
-                     << " in tile " << tile << ", but no stage of this launch writes it";
-      }
+      for (auto [tile, rect] : llvm::enumerate(read.rectangles()))
+        for (int64_t row = rect.row; row < rect.row + rect.rows; ++row) {
+          int64_t missing = -1;
+          if (row >= rows) {
+            missing = rect.col;
+          } else {
+            Rectangle inside = rect;
+            inside.cols = std::min(rect.cols, cols - rect.col);
+            auto [begin, end] = bitsOf(inside, row);
+            if (int at = inside.cols > 0 ? written.find_first_unset_in(begin, end) : -1; at != -1)
+              missing = at - row * cols;
+            else if (inside.cols < rect.cols)
+              missing = std::max(rect.col, cols);
+          }
+          if (missing != -1)
+            return read.stage.emitOpError()
+                   << "reads row " << row << ", column " << missing << " of @" << value.getSymName()
+                   << " in tile " << tile << ", but no stage of this launch writes it";
+        }
     }
     return success();
   }
@@ -138,11 +158,10 @@ struct MaterializeExchanges : megalith::impl::MaterializeExchangesBase<Materiali
   static bool meet(const Use &write, const Use &read) {
     if (!write.isKnown() || !read.isKnown())
       return true;
-    for (int64_t r = 0; r < read.tiles(); ++r)
-      for (int64_t w = 0; w < write.tiles(); ++w)
-        if (rectangleAt(write.access, w).overlaps(rectangleAt(read.access, r)))
-          return true;
-    return false;
+    const SmallVector<Rectangle> written = write.rectangles();
+    return llvm::any_of(read.rectangles(), [&](const Rectangle &rect) {
+      return llvm::any_of(written, [&](const Rectangle &other) { return other.overlaps(rect); });
+    });
   }
 
   /// Every tile reads exactly what the tile of the same SM wrote, and the writer is a stage whose
