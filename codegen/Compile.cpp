@@ -4,6 +4,7 @@
 
 #include "codegen/Advance.h"
 #include "codegen/headers.h"
+#include "runtime/kernel_cache.h"
 #include "runtime/nvrtc.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -153,6 +154,11 @@ std::string resourceLine(const runtime::Kernel &kernel) {
       .str();
 }
 
+void tell(const CompileOptions &options, StringRef work) {
+  if (options.progress)
+    options.progress(work);
+}
+
 class Compiler {
 public:
   explicit Compiler(const CompileOptions &options) : options(options) {}
@@ -169,9 +175,12 @@ public:
     for (size_t i = 0; i < sources.size(); ++i)
       if (llvm::Error error = staging.write(artifact.plan.kernels[i].file, sources[i]))
         return error;
-    if (options.cubins)
+    if (options.cubins) {
+      tell(options, "nvrtc");
       if (llvm::Error error = compileAll())
         return error;
+    }
+    tell(options, "write");
     if (llvm::Error error = writeRest())
       return error;
     if (llvm::Error error = staging.commit())
@@ -190,8 +199,11 @@ private:
     std::vector<std::future<Result>> pending;
     for (size_t i = 0; i < sources.size(); ++i)
       pending.push_back(std::async(std::launch::async, [&, i] {
-        return Result(nvrtc->compile(sources[i], artifact.plan.kernels[i].name + ".cu",
-                                     deviceHeaders(), artifact.plan.target));
+        const std::string name = artifact.plan.kernels[i].name + ".cu";
+        if (options.cache)
+          return Result(runtime::compileCached(*nvrtc, sources[i], name, deviceHeaders(),
+                                               artifact.plan.target));
+        return Result(nvrtc->compile(sources[i], name, deviceHeaders(), artifact.plan.target));
       }));
     llvm::Error errors = llvm::Error::success();
     for (size_t i = 0; i < pending.size(); ++i) {
@@ -265,6 +277,7 @@ llvm::Expected<PrintedKernels> printKernels(ModuleOp module, const ModelFacts &f
 
 llvm::Expected<Artifact> compileKernels(ModuleOp module, const ModelFacts &facts,
                                         const CompileOptions &options) {
+  tell(options, "print");
   auto printed = printKernels(module, facts, options.emit);
   if (!printed)
     return printed.takeError();

@@ -12,6 +12,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,9 @@ struct CompileOptions {
   std::string outDir; ///< the artifact is `<outDir>/<target>/` and runtime::artifactName
   EmitOptions emit;   ///< what banners say
   bool cubins = true; ///< false: no NVRTC; the plan then has no cubins and no resources
+  bool cache = false; ///< take cubins from the user's cache and keep them there (kernel_cache.h)
+  /// Told at the start of each piece of work: "print", "nvrtc", "write".
+  std::function<void(llvm::StringRef)> progress;
   /// (pass, IR after it), in order, saved as ir/NN-<pass>.mlir. None: no folder ir.
   std::vector<std::pair<std::string, std::string>> snapshots;
   /// (name, text) of further files.

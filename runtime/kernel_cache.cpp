@@ -9,6 +9,7 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
+#include "llvm/Support/SHA256.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Support/xxhash.h"
 
@@ -26,15 +27,14 @@ std::string environment(const char *name) {
   return value ? value : "";
 }
 
-/// A file's text, or nothing.
+} // namespace
+
 std::optional<std::string> readWhole(const std::string &file) {
   auto text = llvm::MemoryBuffer::getFile(file);
   if (!text)
     return std::nullopt;
   return (*text)->getBuffer().str();
 }
-
-} // namespace
 
 std::string defaultCacheFolder() {
   if (std::string folder = environment("MEGALITH_CACHE"); !folder.empty())
@@ -81,16 +81,26 @@ llvm::Expected<Compiled> compileCached(const Nvrtc &nvrtc, llvm::StringRef sourc
   for (const auto &[header, text] : headers)
     key += '\0' + header.str() + '\0' + text.str();
   auto folder = cacheEntry(cache, "cuda", name, key);
-  if (!folder)
-    return folder.takeError();
+  if (!folder) {
+    llvm::consumeError(folder.takeError());
+    return nvrtc.compile(source, name, headers, target, options);
+  }
   const std::string cubinFile = *folder + "/kernel.cubin", logFile = *folder + "/nvrtc.log",
-                    ptxFile = *folder + "/kernel.ptx";
+                    ptxFile = *folder + "/kernel.ptx", checkFile = *folder + "/check.sha256";
+  auto checkOf = [&](llvm::StringRef cubin, llvm::StringRef ptx) {
+    llvm::SHA256 hash;
+    for (llvm::StringRef part : {llvm::StringRef(key), cubin, ptx}) {
+      hash.update(std::to_string(part.size()) + "\n");
+      hash.update(part);
+    }
+    return llvm::toHex(hash.final(), /*LowerCase=*/true) + "\n";
+  };
   auto cubin = readWhole(cubinFile);
   auto log = readWhole(logFile);
   auto ptx = options.ptx ? readWhole(ptxFile) : "";
-  if (cubin && log && ptx) {
+  if (cubin && log && ptx && readWhole(checkFile) == checkOf(*cubin, *ptx)) {
     Compiled found = {.cubin = *cubin, .ptx = *ptx, .log = *log};
-    // A damaged entry is compiled again.
+    // A damaged entry, or that of another key with the same hash, is compiled again.
     if (auto unreadable = readResources(found))
       llvm::consumeError(std::move(unreadable));
     else
@@ -99,16 +109,17 @@ llvm::Expected<Compiled> compileCached(const Nvrtc &nvrtc, llvm::StringRef sourc
   auto compiled = nvrtc.compile(source, name, headers, target, options);
   if (!compiled)
     return compiled;
-  // The cubin last: an entry with it is complete.
-  if (auto error = writeWhole(*folder + "/" + path::filename(name).str(), source))
-    return error;
-  if (auto error = writeWhole(logFile, compiled->log))
-    return error;
-  if (options.ptx)
-    if (auto error = writeWhole(ptxFile, compiled->ptx))
-      return error;
-  if (auto error = writeWhole(cubinFile, compiled->cubin))
-    return error;
+  // The check last: an entry with it is complete.
+  llvm::Error error = writeWhole(*folder + "/" + path::filename(name).str(), source);
+  if (!error)
+    error = writeWhole(logFile, compiled->log);
+  if (!error && options.ptx)
+    error = writeWhole(ptxFile, compiled->ptx);
+  if (!error)
+    error = writeWhole(cubinFile, compiled->cubin);
+  if (!error)
+    error = writeWhole(checkFile, checkOf(compiled->cubin, compiled->ptx));
+  llvm::consumeError(std::move(error));
   return compiled;
 }
 

@@ -12,6 +12,7 @@
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 
+#include <optional>
 #include <string>
 
 namespace megalith::runtime {
@@ -28,7 +29,11 @@ llvm::Expected<std::string> cacheEntry(llvm::StringRef cache, llvm::StringRef ki
 /// Writes a file through a temporary one, so that it is complete or absent.
 llvm::Error writeWhole(llvm::StringRef file, llvm::StringRef text);
 
+/// A file's text, or nothing if it cannot be read.
+std::optional<std::string> readWhole(const std::string &file);
+
 /// Nvrtc::compile, or what it gave before for the same source, headers, target, options and NVRTC.
+/// Entries that are damaged, and a cache that cannot be written, cost time only.
 llvm::Expected<Compiled> compileCached(const Nvrtc &nvrtc, llvm::StringRef source,
                                        llvm::StringRef name,
                                        const std::map<llvm::StringRef, llvm::StringRef> &headers,

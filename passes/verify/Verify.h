@@ -8,12 +8,15 @@
 
 namespace megalith::verify {
 
+/// Cases that are proved beside the largest, unless the caller wants another number.
+inline constexpr int kRandomCases = 8;
+
 /// Proves one kernel: arrivals of every edge, places in shared memory, then the largest case and
 /// `randomCases` smaller ones. Reports every fault on the op it concerns.
-mlir::LogicalResult verifyKernel(task::KernelOp kernel, int randomCases = 8);
+mlir::LogicalResult verifyKernel(task::KernelOp kernel, int randomCases = kRandomCases);
 
 /// Proves every kernel of the module, and what only holds over all of them: each kernel declares
 /// and re-arms every sentinel exchange of the plan, since sets are chosen by launch parity.
-mlir::LogicalResult verifyPlan(mlir::ModuleOp module, int randomCases = 8);
+mlir::LogicalResult verifyPlan(mlir::ModuleOp module, int randomCases = kRandomCases);
 
 } // namespace megalith::verify

@@ -260,6 +260,11 @@ TEST_CASE("a cached kernel equals a fresh one; a changed or damaged one is compi
 
   REQUIRE(!writeWhole(cubin, "damaged"));
   CHECK(compile(kSource, "sm_90a", {.ptx = true}).log == fresh.log);
+  // One byte of code, which no reader of the file's form would notice.
+  std::string other = fresh.cubin;
+  other[other.size() / 2] ^= 1;
+  REQUIRE(!writeWhole(cubin, other));
+  CHECK(compile(kSource, "sm_90a", {.ptx = true}).cubin == fresh.cubin);
   CHECK(entries().size() == 1);
   compile(std::string(kSource) + "// changed", "sm_90a", {.ptx = true});
   CHECK(entries().size() == 2);
@@ -268,6 +273,16 @@ TEST_CASE("a cached kernel equals a fresh one; a changed or damaged one is compi
   compile(kSource, "sm_90a", {.ptx = true, .lineInfo = true});
   CHECK(entries().size() == 4);
   llvm::sys::fs::remove_directories(cache);
+}
+
+TEST_CASE("a cache that cannot be written only costs time") {
+  auto library = nvrtc();
+  if (!library)
+    return;
+  auto compiled =
+      compileCached(*library, kSource, "sums.cu", kHeaders, "sm_90a", {}, "/proc/nowhere");
+  REQUIRE(bool(compiled));
+  CHECK(!compiled->cubin.empty());
 }
 
 TEST_CASE("a cache that cannot be written says how to mend it") {

@@ -14,8 +14,9 @@ M0 = os.path.abspath("tests/ir/task/m0.mlir")
 COMMANDS = ["import", "compile", "run", "bench", "calibrate", "verify"]
 
 
-def megalith(*words, cwd=None):
-    return subprocess.run([MEGALITH, *words], capture_output=True, text=True, cwd=cwd, timeout=120)
+def megalith(*words, cwd=None, cache=None):
+    env = {**os.environ, "MEGALITH_CACHE": str(cache)} if cache else None
+    return subprocess.run([MEGALITH, *words], capture_output=True, text=True, cwd=cwd, timeout=120, env=env)
 
 
 def replaced(words, folder):
@@ -57,7 +58,7 @@ MISTAKES = [
     ("bench CONFIG --steps 19", 2, "--steps: expected a number from 20"),
     ("bench CONFIG --rows 1,3", 2, "--rows: expected some of 1, 2, 4, 8 but got 3"),
     ("bench CONFIG --context 1,x", 2, "--context: expected"),
-    ("bench TMP --rows 2", 1, "rows2/plan.json but neither is there; megalith compile <config.json> --rows 2 -o out"),
+    ("bench TMP --rows 2", 1, "rows2/plan.json but neither is there; megalith compile <config.json> --rows 2 --launch fused -o out"),
     ("bench TMP --sms 4", 2, "--sms: expected with a config only"),
     ("bench TMP/none", 1, "cannot read it: No such file or directory"),
     ("compile CONFIG", 2, "expected --target <list> but got no such option; for example: megalith compile "),
@@ -238,3 +239,93 @@ def test_verify_of_text_that_is_no_ir(tmp_path):
     assert done.returncode == 1
     assert re.search(r"bad\.mlir:\d+:\d+: error: ", done.stderr)
     assert done.stderr.splitlines()[-1].startswith("megalith verify: error: ")
+
+
+def compile_small(folder, cache, *more):
+    """What was said of the proof: "proof", or "proof, done before"."""
+    done = megalith("compile", CONFIG, "--target", "sm_90a", "--rows", "2", "--sms", "2", "--no-cubins",
+                    "-o", str(folder / "out"), *more, cache=cache)
+    assert done.returncode == 0, done.stderr
+    return re.search(r"^sm_90a rows 2: (proof.*)$", done.stderr, re.M).group(1)
+
+
+def test_a_proof_is_kept(tmp_path):
+    cache = tmp_path / "cache"
+    assert compile_small(tmp_path, cache) == "proof"
+    assert compile_small(tmp_path, cache) == "proof, done before"
+    assert compile_small(tmp_path, cache, "--no-cache") == "proof"
+
+
+@pytest.mark.parametrize("find, other", [
+    ("proved\n", ""),  # cut short
+    ("prover ", "prover 0"),  # by another prover
+    ("kernels ", "kernels 0"),  # of other kernels
+    ("random cases 8", "random cases 9"),
+    ("megalith proof 1", "megalith proof 2"),
+])
+def test_a_record_that_says_anything_else_is_none(find, other, tmp_path):
+    cache = tmp_path / "cache"
+    assert compile_small(tmp_path, cache) == "proof"
+    (record,) = cache.glob("proofs/*/proof.txt")
+    right = record.read_text()
+    assert find in right
+    record.write_text(right.replace(find, other))
+    assert compile_small(tmp_path, cache) == "proof"
+    assert record.read_text() == right
+
+
+def test_a_cache_that_cannot_be_written_costs_time_only(tmp_path):
+    assert compile_small(tmp_path, "/proc/nowhere") == "proof"
+
+
+def test_timing(tmp_path):
+    done = megalith("compile", CONFIG, "--target", "sm_90a", "--rows", "2", "--sms", "2", "--no-cubins", "--timing",
+                    "-o", str(tmp_path / "out"), cache=tmp_path / "cache")
+    assert done.returncode == 0, done.stderr
+    table = done.stderr[done.stderr.index("phase "):].splitlines()
+    assert re.fullmatch(r"phase +wall ms +CPU ms", table[0])
+    names = [line.strip().rsplit(None, 2)[0] for line in table[1:]]
+    assert names[0] == "start of the program" and names[-1] == "all"
+    assert "sm_90a rows 2: proof" in names and "sm_90a rows 2: print" in names
+    assert all(float(number) >= 0 for line in table[1:] for number in line.split()[-2:])
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    (tmp_path / "config.json").write_text(Path(CONFIG).read_text())
+    return tmp_path
+
+
+def test_import_takes_a_checkpoints_folder(checkpoint):
+    done = megalith("import", str(checkpoint))
+    assert done.returncode == 0, done.stderr
+    assert "moe.step" in done.stdout
+
+
+QUANTISED = [
+    ('{"quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8", "group_size": 16}}',
+     "says quant_algo NVFP4, kv_cache_quant_algo FP8: quantised weights are not supported yet; give the config of"),
+    ('{"quantization": {"quant_algo": null, "kv_cache_quant_algo": "FP8"}}', "says kv_cache_quant_algo FP8: "),
+    ('{"quantization": {"quant_algo": {"a": 1}}}', 'says quant_algo {"a":1}: '),
+    ('{"other": 1}', "says something that this version cannot read: "),
+    ("[]", "says something that this version cannot read: "),
+    ("{", "hf_quant_config.json: expected JSON but got: "),
+]
+
+
+@pytest.mark.parametrize("text, says", QUANTISED)
+@pytest.mark.parametrize("place", ["config.json", ""])
+def test_quantisation_told_beside_the_config(text, says, place, checkpoint):
+    """Tools that quantise checkpoints say so in a file of its own: without it the weights would be read as bf16."""
+    (checkpoint / "hf_quant_config.json").write_text(text)
+    for words in (["import"], ["compile", "--target", "sm_90a", "--rows", "1", "-o", str(checkpoint / "out")]):
+        done = megalith(words[0], str(checkpoint / place), *words[1:])
+        assert done.returncode == 1
+        assert done.stdout == ""
+        assert len(done.stderr.splitlines()) == 1
+        assert says in done.stderr and "hf_quant_config.json" in done.stderr
+
+
+def test_no_quantisation_told_beside_the_config(checkpoint):
+    (checkpoint / "hf_quant_config.json").write_text('{"quantization": {"quant_algo": null}}')
+    assert megalith("import", "config.json", cwd=checkpoint).returncode == 0

@@ -28,17 +28,18 @@ static Expected<std::vector<CompileRequest>> readBuckets(const Arguments &argume
     if (!is_contained(rowsBuckets(), std::to_string(rows)))
       return failure(Exit::CommandLine, "--rows: expected some of {0} but got {1}",
                      join(rowsBuckets(), ", "), rows);
-  Expected<std::string> config =
-      readText(arguments.positional(), "a config.json or a folder of plans");
+  Expected<ConfigText> config =
+      readConfig(arguments.positional(), "a config.json or a folder of plans");
   if (!config)
     return config.takeError();
   std::vector<CompileRequest> requests;
   for (int64_t rows : buckets)
-    requests.push_back({.config = *config,
-                        .source = arguments.positional().str(),
+    requests.push_back({.config = config->text,
+                        .source = config->file,
                         .target = target->str(),
                         .rows = rows,
-                        .sms = *sms});
+                        .sms = *sms,
+                        .cache = true});
   return requests;
 }
 
@@ -47,7 +48,7 @@ static Error runBench(const Arguments &arguments) {
   if (!request)
     return request.takeError();
   StringRef given = arguments.positional();
-  if (sys::fs::is_directory(given)) {
+  if (sys::fs::is_directory(given) && !isCheckpoint(given)) {
     for (StringRef name : {"target", "sms"})
       if (arguments.has(name))
         return failure(Exit::CommandLine,

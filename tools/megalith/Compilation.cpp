@@ -7,6 +7,7 @@
 #include "passes/verify/Verify.h"
 #include "tools/megalith-opt/Registration.h"
 #include "tools/megalith/Failure.h"
+#include "tools/megalith/ProofRecord.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/SmallString.h"
@@ -150,6 +151,13 @@ Error Compilation::runPasses() {
 }
 
 Error Compilation::prove() {
+  std::optional<ProofRecord> record;
+  if (request.cache)
+    record.emplace(facts.model, afterPass.back().second, verify::kRandomCases);
+  if (record && record->isThere()) {
+    progress("proof, done before");
+    return Error::success();
+  }
   progress("proof");
   // Diagnostics go to stderr whole: they name both sides of a missing edge.
   if (mlir::failed(verify::verifyPlan(*module)))
@@ -157,6 +165,8 @@ Error Compilation::prove() {
                    "{0}: rows {1}, {2}: not proved, for the reasons above; please report this as a "
                    "fault of the compiler",
                    request.source, request.rows, request.target);
+  if (record)
+    record->keep();
   return Error::success();
 }
 
@@ -170,9 +180,10 @@ Expected<PrintedKernels> Compilation::print(bool digests) const {
 }
 
 Expected<Artifact> Compilation::write(StringRef outDir, bool cubins, bool saveIr) {
-  progress(cubins ? "print, nvrtc" : "print");
   options.outDir = outDir.str();
   options.cubins = cubins;
+  options.cache = request.cache;
+  options.progress = progress;
   options.snapshots = saveIr ? afterPass : decltype(afterPass)();
   Expected<Artifact> artifact = compileKernels(*module, facts, options);
   if (!artifact)

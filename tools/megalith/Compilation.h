@@ -31,6 +31,7 @@ struct CompileRequest {
   runtime::LaunchMode launch = runtime::LaunchMode::Fused;
   bool saveIr = false; ///< write the IR after each pass too
   bool cubins = true;  ///< compile the sources with NVRTC
+  bool cache = false;  ///< take proofs and cubins from the user's cache and keep them there
   bool prove = true;   ///< false: the caller proves kernels() itself
 };
 

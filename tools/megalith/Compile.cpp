@@ -3,6 +3,7 @@
 #include "tools/megalith/Commands.h"
 #include "tools/megalith/Compilation.h"
 #include "tools/megalith/Files.h"
+#include "tools/megalith/Phases.h"
 
 #include "llvm/Support/raw_ostream.h"
 
@@ -45,7 +46,7 @@ static Expected<std::vector<CompileRequest>> readRequests(const Arguments &argum
     return modes.takeError();
   if (modes->empty())
     modes->push_back(launchModes().front());
-  Expected<std::string> config = readText(arguments.positional(), "a Hugging Face config.json");
+  Expected<ConfigText> config = readConfig(arguments.positional(), "a Hugging Face config.json");
   if (!config)
     return config.takeError();
 
@@ -53,18 +54,20 @@ static Expected<std::vector<CompileRequest>> readRequests(const Arguments &argum
   for (StringRef target : *targetNames)
     for (StringRef bucket : *rows)
       for (StringRef mode : *modes)
-        requests.push_back({.config = *config,
-                            .source = arguments.positional().str(),
+        requests.push_back({.config = config->text,
+                            .source = config->file,
                             .target = target.str(),
                             .rows = bucket.front() - '0',
                             .sms = *sms ? *sms : defaultSms(target),
                             .launch = launchMode(mode),
                             .saveIr = arguments.has("save-ir"),
-                            .cubins = !arguments.has("no-cubins")});
+                            .cubins = !arguments.has("no-cubins"),
+                            .cache = !arguments.has("no-cache")});
   return requests;
 }
 
 static Error runCompile(const Arguments &arguments) {
+  Phases phases;
   StringRef out = arguments.text("o");
   Expected<std::vector<CompileRequest>> requests = readRequests(arguments);
   if (!requests)
@@ -75,8 +78,12 @@ static Error runCompile(const Arguments &arguments) {
   // All that can be refused comes before anything is written.
   std::vector<std::unique_ptr<Compilation>> compilations;
   for (const CompileRequest &request : *requests) {
-    auto progress = [label = formatv("{0} rows {1}: ", request.target, request.rows).str()](
-                        StringRef work) { errs() << label << work << "\n"; };
+    auto progress =
+        [&phases,
+         label = formatv("{0} rows {1}: ", request.target, request.rows).str()](StringRef work) {
+          errs() << label << work << "\n";
+          phases.start(label + work.str());
+        };
     auto compilation = Compilation::create(request, progress);
     if (!compilation)
       return compilation.takeError();
@@ -89,6 +96,8 @@ static Error runCompile(const Arguments &arguments) {
     if (Error error = writeText("", resourceTable(*artifact)))
       return error;
   }
+  if (arguments.has("timing"))
+    errs() << phases.table();
   return Error::success();
 }
 
@@ -102,6 +111,8 @@ static constexpr Option kOptions[] = {
     {"tp", "<n>", "ranks of tensor parallelism; only 1 (1)"},
     {"save-ir", "", "also write the IR after each pass"},
     {"no-cubins", "", "sources only, without NVRTC"},
+    {"no-cache", "", "prove and compile again what the cache has ($MEGALITH_CACHE)"},
+    {"timing", "", "how long each piece of work takes, at the end"},
 };
 
 const Command kCompile = {

@@ -12,6 +12,19 @@ namespace megalith::cli {
 /// The contents of `file`. `expected` is for messages: "a Hugging Face config.json".
 llvm::Expected<std::string> readText(llvm::StringRef file, llvm::StringRef expected);
 
+/// A model's config and the file it comes from.
+struct ConfigText {
+  std::string text, file;
+};
+
+/// The config `given`, a file or a checkpoint's folder with a config.json in it. Refuses a
+/// checkpoint whose weights are quantised according to a hf_quant_config.json beside it, where the
+/// config itself need not say so.
+llvm::Expected<ConfigText> readConfig(llvm::StringRef given, llvm::StringRef expected);
+
+/// Whether it is a folder with a config.json in it and no plan.
+bool isCheckpoint(llvm::StringRef given);
+
 /// Writes `text` to `file` through a temporary file beside it; "" is standard output.
 llvm::Error writeText(llvm::StringRef file, llvm::StringRef text);
 

@@ -17,12 +17,12 @@ static Error runImport(const Arguments &arguments) {
   Expected<int64_t> context = arguments.integer("max-context", 1, int64_t(1) << 27, 0);
   if (!context)
     return context.takeError();
-  Expected<std::string> config = readText(arguments.positional(), "a Hugging Face config.json");
+  Expected<ConfigText> config = readConfig(arguments.positional(), "a Hugging Face config.json");
   if (!config)
     return config.takeError();
 
   mlir::MLIRContext mlirContext;
-  auto module = models::importConfig(mlirContext, *config, arguments.positional(),
+  auto module = models::importConfig(mlirContext, config->text, config->file,
                                      {.rows = *rows, .maxContext = *context});
   if (!module)
     return with(Exit::Input, module.takeError());

@@ -22,7 +22,7 @@ namespace megalith::cli {
 static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
                                       TemporaryFolder &temporary) {
   StringRef given = arguments.positional();
-  if (sys::fs::is_directory(given)) {
+  if (sys::fs::is_directory(given) && !isCheckpoint(given)) {
     for (StringRef name : {"target", "rows", "launch", "sms"})
       if (arguments.has(name))
         return failure(Exit::CommandLine,
@@ -43,19 +43,20 @@ static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
   Expected<StringRef> mode = arguments.choice("launch", launchModes());
   if (!mode)
     return mode.takeError();
-  Expected<std::string> config = readText(given, "a config.json or the folder of a plan");
+  Expected<ConfigText> config = readConfig(given, "a config.json or the folder of a plan");
   if (!config)
     return config.takeError();
   if (Error error = temporary.create())
     return error;
   auto compilation =
-      Compilation::create({.config = *config,
-                           .source = given.str(),
+      Compilation::create({.config = config->text,
+                           .source = config->file,
                            .target = target->str(),
                            .rows = rows->front() - '0',
                            .sms = *sms,
                            .launch = launchMode(*mode),
-                           .cubins = cubins},
+                           .cubins = cubins,
+                           .cache = true},
                           [](StringRef work) { errs() << "compile: " << work << "\n"; });
   if (!compilation)
     return compilation.takeError();

@@ -224,8 +224,7 @@ def compile(
     elif isinstance(config, str) and config.lstrip()[:1] in ("{", "["):
         text, source = config, "config"
     else:
-        source = _path("config", config)
-        text = _native.read_text(source, "a Hugging Face config.json")
+        text, source = _native.read_config(_path("config", config))
     if not isinstance(target, str):
         raise OptionError(f"target: expected a string but got {target!r}")
     source = name or source

@@ -158,8 +158,10 @@ PYBIND11_MODULE(_native, module) {
       .def("run", &run);
 
   module.def("compile", &compile);
-  module.def("read_text", [](const std::string &file, const std::string &expected) {
-    return take(cli::readText(file, expected));
+  // (text, file) of a config, or of that in a checkpoint's folder.
+  module.def("read_config", [](const std::string &given) {
+    cli::ConfigText config = take(cli::readConfig(given, "a Hugging Face config.json"));
+    return std::pair(config.text, config.file);
   });
   module.def("verify_text", [](const std::string &text, const std::string &name, int cases) {
     Messages messages;
