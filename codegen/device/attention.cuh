@@ -54,7 +54,9 @@ MEGALITH_DEVICE void poll_qkv_tile(const Cta &cta, const AttentionTile &tile, in
   constexpr int kHeadItems = S::kDim * 2 / 16, kRowItems = S::kQkvRow / 16;
   const uint32_t *words = set_of<X>(cta, E::kAge) + tile.first_row * X::kWidth;
   unsigned char *rows = C::QkvIn::row(cta, slot, 0);
-  gather_words<E, 8>(
+  constexpr int kItems = (C::kRows * kRowItems + 31) / 32; // of a lane, at most
+  constexpr int kBatch = kItems < 8 ? kItems : 8;
+  gather_words<E, kBatch>(
       cta, tile.rows * kRowItems, words,
       [&](int i) {
         const int row = i / kRowItems, head = i % kRowItems / kHeadItems, item = i % kHeadItems;

@@ -8,54 +8,50 @@ namespace megalith {
 
 /// fp32 values that an epoch word carries.
 inline constexpr int kEpochPayload = 3;
+/// Sweeps from one look at the clock to the next.
+inline constexpr uint32_t kSweepsPerLook = 64;
 
-/// Brings items 0 .. count-1. Lane i takes items i, i + 32, ..., up to `Batch` of them at a time,
-/// since one after the other would each cost a trip to L2. E names the edge in the PTX and in a
-/// missed deadline (expected = count, seen = an item not there).
+/// Brings items 0 .. count-1. Lane i takes items i, i + 32, ..., `Batch` of them at a time: a sweep
+/// reads them all, without conditions, and ends in one vote; where a lane has no item it reads the
+/// first place and thinks nothing of it. E names the edge in the PTX and in a missed deadline
+/// (expected = count, seen = the place of an item that is not there).
 ///   source(i)   place of item i, in items of V from `base`; negative: there is no such item
 ///   load(p)     an item; ready(v): whether it has been written
 ///   take(i, v)  disposes of it
 template <class E, int Batch, class V, class Cta, class Source, class Load, class Ready, class Take>
 MEGALITH_DEVICE void gather_items(const Cta &cta, int count, const V *base, Source source,
                                   Load load, Ready ready, Take take) {
-  static_assert(Batch >= 1 && Batch <= 32);
   platform::mark<platform::verb::Poll, E>();
   for (int batch = 0; batch < count; batch += 32 * Batch) {
     const int first = batch + cta.lane;
     int from[Batch]; // once, not in each sweep
-    uint32_t missing = 0;
     MEGALITH_UNROLL_ALL
-    for (int j = 0; j < Batch; ++j) {
+    for (int j = 0; j < Batch; ++j)
       from[j] = first + 32 * j < count ? source(first + 32 * j) : -1;
-      if (from[j] >= 0)
-        missing |= 1u << j;
-    }
+    V value[Batch];
     Patience patience;
-    while (true) {
-      V value[Batch];
+    MEGALITH_UNROLL(1)
+    for (uint32_t sweep = 1;; ++sweep) {
       MEGALITH_UNROLL_ALL
       for (int j = 0; j < Batch; ++j)
-        if ((missing >> j) & 1)
-          value[j] = load(base + from[j]);
+        value[j] = load(base + (from[j] < 0 ? 0 : from[j]));
       int absent = -1;
       MEGALITH_UNROLL_ALL
       for (int j = 0; j < Batch; ++j)
-        if ((missing >> j) & 1) {
-          if (ready(value[j])) {
-            take(first + 32 * j, value[j]);
-            missing &= ~(1u << j);
-          } else {
-            absent = first + 32 * j;
-          }
-        }
-      if (!platform::any_sync(missing != 0))
+        if (!ready(value[j]) && from[j] >= 0)
+          absent = from[j];
+      if (platform::all_sync(absent < 0))
         break;
       if (absent >= 0) {
-        if (patience.lost(cta))
+        if (sweep % kSweepsPerLook == 0 && patience.lost(cta))
           platform::fail(cta.args.fault, E::kId, count, absent, cta.n);
-        platform::poll_pause(base + source(absent));
+        platform::poll_pause(base + absent);
       }
     }
+    MEGALITH_UNROLL_ALL
+    for (int j = 0; j < Batch; ++j)
+      if (from[j] >= 0)
+        take(first + 32 * j, value[j]);
   }
   platform::mark_end();
 }
