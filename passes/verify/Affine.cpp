@@ -80,7 +80,7 @@ static int64_t evalTree(AffineExpr expr, ArrayRef<int64_t> dims) {
   }
 }
 
-int64_t Affine::eval(const int64_t *dims) const {
+int64_t Affine::evalAt(const int64_t *dims) const {
   if (tree)
     return evalTree(tree, ArrayRef(dims, depth));
   // Loop indices stay below the limit of steps: 128 bits hold every sum.

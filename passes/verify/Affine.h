@@ -15,7 +15,9 @@ public:
   /// Dimensions from `depth` on read 0, as in task::evalAll.
   Affine(mlir::AffineExpr expr, unsigned depth);
 
-  int64_t eval(const int64_t *dims) const;
+  int64_t eval(const int64_t *dims) const {
+    return terms.empty() && !tree ? constant : evalAt(dims);
+  }
   /// Constant + Σ coefficient · dimension; else it has quotients or remainders.
   bool isLinear() const { return !tree; }
   /// Of a linear expression.
@@ -25,6 +27,8 @@ public:
   bool usesAny(unsigned begin, unsigned end) const;
 
 private:
+  int64_t evalAt(const int64_t *dims) const;
+
   struct Term {
     unsigned dim;
     int64_t coefficient;
