@@ -166,11 +166,16 @@ LogicalResult verify::verifyKernel(KernelOp kernel, int randomCases) {
 /// Exchanges over launch edges that role regions of `kernel` read, or write.
 static llvm::MapVector<StringAttr, Operation *> handedOn(KernelOp kernel, bool isWrite) {
   llvm::MapVector<StringAttr, Operation *> found;
+  llvm::DenseSet<StringAttr> names;
+  for (auto exchange : kernel.getOps<ExchangeOp>())
+    if (!exchange.isSelfValidating())
+      names.insert(exchange.getSymNameAttr());
+  if (names.empty())
+    return found;
   auto add = [&](Operation *op, ArrayAttr accesses) {
     for (auto access : accesses.getAsRange<AccessAttr>())
-      if (auto exchange = kernel.lookup<ExchangeOp>(access.getBuffer());
-          exchange && !exchange.isSelfValidating())
-        found.insert({exchange.getSymNameAttr(), op});
+      if (names.contains(access.getBuffer().getAttr()))
+        found.insert({access.getBuffer().getAttr(), op});
   };
   kernel.walk([&](PollOp op) {
     if (!isWrite)
@@ -250,11 +255,11 @@ LogicalResult verify::verifyPlan(ModuleOp module, int randomCases) {
                  << " with the same shape, words and element as in the plan's other kernels";
     }
   for (auto kernel : module.getOps<KernelOp>()) {
+    SymbolTable names(kernel); // a look-up without it walks the kernel
     for (auto &entry : exchanges) {
       if (!entry.getValue().isSelfValidating())
         continue; // only those who touch it know it
-      auto name = FlatSymbolRefAttr::get(module.getContext(), entry.getKey());
-      auto own = kernel.lookup<ExchangeOp>(name);
+      auto own = names.lookup<ExchangeOp>(entry.getKey());
       if (own && own.getShape() == entry.getValue().getShape() &&
           own.getSets() == entry.getValue().getSets())
         continue;

@@ -183,8 +183,8 @@ void checkGrowth(const char *what, std::string (*make)(int64_t)) {
     INFO(what << ", " << tiles << " tiles: " << seconds << " s, a tenth of them: " << before);
     if (tiles == 100000) {
       CHECK(seconds < 2);
-      // n log n, three times over for caches and noise.
-      CHECK(seconds < before * 10 * std::log(1e5) / std::log(1e4) * 3);
+      // n log n, twice over for caches and noise.
+      CHECK(seconds < before * 10 * std::log(1e5) / std::log(1e4) * 2);
     }
     before = seconds;
   }
