@@ -18,7 +18,8 @@ STEPS = 20
 @pytest.fixture(scope="session")
 def plans(tmp_path_factory):
     out = tmp_path_factory.mktemp("out")
-    words = ["compile", CONFIG, "--target", "sm_90a", "--rows", "1,4", "-o", str(out)]
+    words = ["compile", CONFIG, "--target", "sm_90a", "--rows", "1,4", "--launch", "fused,per-stage",
+             "-o", str(out)]
     done = subprocess.run([MEGALITH, *words], capture_output=True, text=True, timeout=300)
     if "NVRTC" in done.stderr and done.returncode:
         pytest.skip("no NVRTC: " + done.stderr.splitlines()[-1])
@@ -60,6 +61,20 @@ def test_every_mode_of_every_cell(bench):
         assert f"context {cell['context']}: " in done.stdout and "not finite" in done.stdout
     by_context = {c["context"]: c["bytes"]["kv"] for c in found["cells"] if c["rows"] == 1}
     assert by_context[0] == 0 and by_context[2048] * 129 == by_context[129] * 2048
+
+
+def test_a_layer_a_launch_beside_a_stage_a_launch(bench):
+    done, found = bench("--rows", "4", "--context", "129", "--launch", "fused,per-stage")
+    assert done.returncode == 0, done.stderr
+    fused, apart = found["cells"]
+    assert (fused["launch"], apart["launch"]) == ("fused", "per-stage")
+    assert [(k["kernel"], k["launches"]) for k in apart["kernels"]] == [
+        ("embed", 1), ("qkv_proj", 3), ("attention", 3), ("merge", 3), ("o_proj", 3), ("router", 3),
+        ("expert_up", 3), ("expert_down", 3), ("head", 1)]
+    assert all(apart[mode]["us"]["median"] > 0 for mode in ("separate", "stream", "graph"))
+    assert apart["bytes"]["experts"] == fused["bytes"]["experts"] and apart["bytes"]["kv"] == fused["bytes"]["kv"]
+    assert fused["layers_in_turn"]["us"]["median"] > 0 and apart["layers_in_turn"]["us"]["median"] > 0
+    assert "per-stage" in done.stdout
 
 
 def test_steps_that_feed_each_other(bench):

@@ -92,6 +92,31 @@ def test_verify_an_artifact(artifact):
     assert done.stdout.endswith("proved: 3 kernels without deadlock or race, and the sources are theirs\n")
 
 
+def test_a_launch_a_stage(tmp_path):
+    megalith("compile", QWEN, "--target", "sm_90a", "--rows", "1", "--sms", 3, "--launch", "fused,per-stage", "-o",
+             tmp_path, "--no-cubins")
+    folder = tmp_path / "sm_90a/rows1-per-stage"
+    assert sorted(f.name for f in (tmp_path / "sm_90a").iterdir()) == ["rows1", "rows1-per-stage"]
+    plan = json.loads((folder / "plan.json").read_text())
+    stages = ["qkv_proj", "attention", "merge", "o_proj", "router", "expert_up", "expert_down"]
+    assert plan["launch_mode"] == "per-stage"
+    assert [(k["kernel"], k["layer"]) for k in plan["launches"]] == [
+        ("embed", 0), *((s, layer) for layer in range(3) for s in stages), ("head", 2)]
+    assert "proved: 9 kernels" in megalith("verify", folder).stdout
+    done = megalith("run", folder, "--context", 129, "--steps", 2, "--repeat", 2)
+    assert "3 SMs, a launch a stage, on host" in done.stdout and "FAILS" not in done.stdout
+    assert re.findall(r"^  0 +(\d+) +(\w+) \.\. (\w+) ", done.stdout, flags=re.M) == [
+        ("1", "embed", "qkv_proj"), ("8", "attention", "qkv_proj"), ("15", "attention", "qkv_proj"),
+        ("22", "attention", "head")]
+    # A stage that does not wait for the launch before, by hand: no longer what was proved, nor provable.
+    kernels = folder / "kernels.mlir"
+    text = kernels.read_text()
+    at = text.index("task.launch_wait", text.index("task.kernel @merge"))
+    kernels.write_text(text[:at] + text[text.index("\n", at):])
+    done = megalith("verify", folder, code=3)
+    assert "needs the previous launch to be complete" in done.stderr
+
+
 def test_verify_notices_a_source_that_was_changed(artifact, tmp_path):
     """A wait removed by hand from the source alone: what was proved is not what would run."""
     changed = tmp_path / "rows2"

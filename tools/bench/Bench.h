@@ -58,10 +58,9 @@ struct Cell {
   Times graph;    ///< the same as a CUDA graph
   Times separate; ///< a step; each launch starts when the one before is complete
   std::vector<KernelTimes> kernels;
-  /// A launch of the kernel that most launches are of, with nothing but itself before and behind,
-  /// layers in turn.
+  /// A layer's launch, or launches, with nothing but equal layers before and behind, in turn.
   std::optional<Times> rotating;
-  Traffic rotatingTraffic; ///< of one such launch, on average
+  Traffic rotatingTraffic; ///< of one such layer, on average
   /// A step of a CUDA graph whose steps feed each other; and the tokens chosen, [step][sequence],
   /// of the warm-up first.
   std::optional<Times> feedback;

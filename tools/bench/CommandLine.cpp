@@ -60,8 +60,10 @@ static Expected<std::string> artifact(StringRef folder, int64_t rows, LaunchMode
   if (!llvm::sys::fs::exists(plan))
     return cli::failure(cli::Exit::Input,
                         "expected {0} or {1} but neither is there; megalith compile <config.json> "
-                        "--rows {2} --launch {3} -o out makes it",
-                        own, plan, rows, runtime::str(mode));
+                        "--rows {2} -o out{3} makes out/<target>/{4}",
+                        own, plan, rows,
+                        mode == LaunchMode::Fused ? "" : (" --launch " + str(mode)).str(),
+                        runtime::artifactName(rows, mode));
   return inside.str().str();
 }
 

@@ -270,20 +270,21 @@ Error Timing::timeSeparate(Cell &cell) {
   return Error::success();
 }
 
-/// First of the longest row of launches of one kernel.
-int64_t Timing::mostLaunched() const {
+/// The longest row of layers whose launches are of the same kernels.
+std::vector<LaunchGroup> Timing::equalLayers() const {
   const Plan &plan = executor.getPlan();
-  int64_t best = 0, bestCount = 0;
-  for (int64_t first = 0; first < launches;) {
-    int64_t end = first;
-    while (end < launches &&
-           plan.launches[size_t(end)].kernel == plan.launches[size_t(first)].kernel)
-      ++end;
-    if (end - first > bestCount) {
-      best = first;
-      bestCount = end - first;
-    }
-    first = end;
+  const auto isLike = [&](const LaunchGroup &a, const LaunchGroup &b) {
+    return std::equal(plan.launches.begin() + a.first, plan.launches.begin() + a.first + a.count,
+                      plan.launches.begin() + b.first, plan.launches.begin() + b.first + b.count,
+                      [](const Launch &x, const Launch &y) { return x.kernel == y.kernel; });
+  };
+  std::vector<LaunchGroup> best, row;
+  for (const LaunchGroup &group : plan.groups()) {
+    if (!row.empty() && !isLike(row.front(), group))
+      row.clear();
+    row.push_back(group);
+    if (row.size() > best.size())
+      best = row;
   }
   return best;
 }
@@ -292,12 +293,9 @@ int64_t Timing::mostLaunched() const {
 /// input from the one before. What they compute is no model's step, but the same work.
 Error Timing::timeRotating(Cell &cell) {
   const Plan &plan = executor.getPlan();
-  const int64_t first = mostLaunched();
-  int64_t count = 0;
-  while (first + count < launches &&
-         plan.launches[size_t(first + count)].kernel == plan.launches[size_t(first)].kernel)
-    ++count;
-  if (first == 0 || count < 2)
+  const std::vector<LaunchGroup> groups = equalLayers();
+  const int64_t first = groups.front().first, count = groups.back().last() + 1 - first;
+  if (first == 0 || groups.size() < 2)
     return Error::success();
   const int64_t rounds = std::max<int64_t>(3, options.steps / 2);
   const Prepared start = executor.prepareLaunches(0, first);
@@ -326,13 +324,14 @@ Error Timing::timeRotating(Cell &cell) {
   std::vector<double> times;
   for (size_t i = 1; i < events.size(); ++i) {
     MEGALITH_TRY(microseconds, events[i].since(events[i - 1]));
-    times.push_back(*microseconds / double(count));
+    times.push_back(*microseconds / double(groups.size()));
   }
   cell.rotating = summarise(times);
   Traffic all;
   for (int64_t i = first; i < first + count; ++i)
     all += launchTraffic(plan, i, cell.activeExperts, cell.workload.positionsRead());
-  cell.rotatingTraffic = {all.dense / count, all.experts / count, all.kv / count};
+  const auto layersTimed = int64_t(groups.size());
+  cell.rotatingTraffic = {all.dense / layersTimed, all.experts / layersTimed, all.kv / layersTimed};
   return begin();
 }
 

@@ -38,7 +38,7 @@ private:
   llvm::Error synchronize(const std::function<int64_t(uint64_t)> &launchOf = nullptr);
   llvm::Error begin();
   llvm::Error demandSameLogits(const char *mode);
-  int64_t mostLaunched() const;
+  std::vector<runtime::LaunchGroup> equalLayers() const;
 
   runtime::CudaBackend &cuda;
   runtime::Executor &executor;

@@ -15,9 +15,10 @@ using namespace llvm;
 
 namespace megalith::cli {
 
-/// What to compile: a plan for each bucket.
+/// What to compile: a plan for each bucket and launch mode.
 static Expected<std::vector<CompileRequest>> readBuckets(const Arguments &arguments,
-                                                         ArrayRef<int64_t> buckets) {
+                                                         ArrayRef<int64_t> buckets,
+                                                         ArrayRef<runtime::LaunchMode> modes) {
   Expected<StringRef> target = arguments.choice("target", targets());
   if (!target)
     return target.takeError();
@@ -34,12 +35,14 @@ static Expected<std::vector<CompileRequest>> readBuckets(const Arguments &argume
     return config.takeError();
   std::vector<CompileRequest> requests;
   for (int64_t rows : buckets)
-    requests.push_back({.config = config->text,
-                        .source = config->file,
-                        .target = target->str(),
-                        .rows = rows,
-                        .sms = *sms,
-                        .cache = true});
+    for (runtime::LaunchMode mode : modes)
+      requests.push_back({.config = config->text,
+                          .source = config->file,
+                          .target = target->str(),
+                          .rows = rows,
+                          .sms = *sms,
+                          .launch = mode,
+                          .cache = true});
   return requests;
 }
 
@@ -57,7 +60,7 @@ static Error runBench(const Arguments &arguments) {
                        name);
     return bench::run(std::move(*request), given);
   }
-  auto buckets = readBuckets(arguments, request->rows);
+  auto buckets = readBuckets(arguments, request->rows, request->modes);
   if (!buckets)
     return buckets.takeError();
   // No GPU: said before minutes of compiling.
