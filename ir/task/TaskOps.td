@@ -157,8 +157,8 @@ def ExchangeOp : Task_DeclOp<"exchange"> {
   let description = [{
     `shape` = [rows, columns] of `element`. Sentinel words are re-armed: `sets` is 2 when only the launch that
     writes reads, 3 when the next launch reads too (crossing). Epoch words need one set. Bulk copies never touch
-    an exchange. `edge` is the words edge whose producers write it. Plain and triple words prove nothing: their edge
-    is a launch edge, one kernel writes them and others read them in later launches, one set.
+    words that prove themselves. `edge` is the words edge whose producers write it. Plain and triple words prove
+    nothing: their edge is a launch edge, one kernel writes them and others read them in later launches, one set.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, DenseI64ArrayAttr:$shape, TypeAttr:$element,
                        Task_WordKindAttr:$word, Task_Int:$sets, Task_Int:$slot, FlatSymbolRefAttr:$edge);
