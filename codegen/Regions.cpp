@@ -153,6 +153,14 @@ private:
         .Case([&](SignalOp op) { return edge("signal", op.getEdge()); })
         .Case([&](ReleaseOp op) { return edge("release", op.getEdge()); })
         .Case([&](CopyOp op) { return copy(op); })
+        .Case([&](PaceOp op) {
+          out.line("pace<" + op.getEdge() + ", " + Twine(op.getWindow()) + ">(cta);");
+          return success();
+        })
+        .Case([&](RefillOp op) {
+          out.line("refill<" + op.getBuffer() + ">(cta);");
+          return success();
+        })
         .Case([&](PollOp op) { return poll(op); })
         .Case([&](ComputeOp op) { return compute(op); })
         .Case([&](LocalOp op) {

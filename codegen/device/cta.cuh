@@ -88,6 +88,12 @@ MEGALITH_DEVICE void consumer_sync() {
   platform::named_barrier(kConsumerBarrier, 32 * kConsumerWarps);
 }
 
+/// Consumers, before each warp fills its share of B anew: until all meet, some may still read what
+/// B held.
+template <class B, class Cta> MEGALITH_DEVICE void refill(const Cta &) {
+  consumer_sync();
+}
+
 /// Launch n-1 is complete and all it wrote is visible. Before a role's first store to an exchange,
 /// page or output, and before its first poll of words written in this launch.
 MEGALITH_DEVICE void launch_wait() {

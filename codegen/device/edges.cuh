@@ -116,6 +116,24 @@ MEGALITH_DEVICE void copy_for(const Cta &cta, void *target, const void *source, 
   platform::cp_async_bulk(target, source, bytes, barrier);
 }
 
+/// Producer, before copy_bulk<Full>: waits until fewer than Window of its copies are under way,
+/// that is, until copy u - Window has landed. More in flight than bandwidth x latency makes the
+/// SM's exchanges queue behind the stream and the stream no faster. Copies land by themselves, so
+/// this wait needs nobody.
+template <class Full, int Window, class Cta> MEGALITH_DEVICE void pace(Cta &cta) {
+  static_assert(Window >= 1 && Window <= Full::kSlots, "an older copy's phase is gone");
+  const uint32_t next = cta.at[Full::kId];
+  if (next < Window)
+    return;
+  const uint32_t use = next - Window;
+  const int slot = use % Full::kSlots;
+  platform::mark<platform::verb::Pace, Full>();
+  // Not every copy is waited for here; but the slot was free for this one.
+  platform::mbarrier_passed(Full::barrier(cta, slot), use / Full::kSlots);
+  await_phase<Full>(cta, slot, (use / Full::kSlots) & 1, use);
+  platform::mark_end();
+}
+
 /// Starts a bulk copy of `bytes` (a multiple of 16) from 16 B aligned global memory, then of
 /// `rest_bytes` from `rest` if there are any, into the next slot of R, which has room for both; the
 /// arrival of the last byte signals Full. The slot must have been acquired.
@@ -126,6 +144,8 @@ MEGALITH_DEVICE void copy_bulk(Cta &cta, const void *source, uint32_t bytes,
   const uint32_t use = cta.at[Full::kId]++;
   const int slot = use % Full::kSlots;
   platform::mark<platform::verb::Copy, Full>();
+  // A lane that still waits, for the slot or for an older copy, would miss the phase it waits for.
+  platform::warp_sync();
   if (cta.lane == 0) {
     uint64_t *barrier = Full::barrier(cta, slot);
     platform::mbarrier_arrive_expect_tx(barrier, bytes + rest_bytes);

@@ -227,6 +227,106 @@ MEGALITH_DEVICE void poll_block(const Cta &cta, int first_row, int rows, int fir
 }
 
 namespace detail {
+
+/// One warp waits for up to `Each` vectors a lane of E's set and puts them in shared memory: vector
+/// u of this lane, bit u of `missing`, from word from(u) of the set to to(u). Inline and short: it
+/// is the hop from SM to SM.
+template <class E, int Each, class Cta, class From, class To>
+MEGALITH_DEVICE void poll_few(const Cta &cta, uint32_t missing, From from, To to) {
+  const uint32_t *set = set_of<typename E::Exchange>(cta, E::kAge);
+  Patience patience;
+  while (true) {
+    u32x4 v[Each];
+    MEGALITH_UNROLL_ALL
+    for (int u = 0; u < Each; ++u)
+      if ((missing >> u) & 1)
+        v[u] = platform::ld_relaxed_v4<platform::Scope::gpu>(set + from(u));
+    int absent = -1;
+    MEGALITH_UNROLL_ALL
+    for (int u = 0; u < Each; ++u)
+      if ((missing >> u) & 1) {
+        if (arrived(v[u])) {
+          platform::st_shared(to(u), v[u]);
+          missing &= ~(1u << u);
+        } else {
+          absent = from(u);
+        }
+      }
+    if (!platform::any_sync(missing != 0))
+      break;
+    if (absent >= 0) {
+      if (patience.lost(cta))
+        platform::fail(cta.args.fault, E::kId, absent, kEmptyWord, cta.n);
+      platform::poll_pause(set + absent);
+    }
+  }
+  platform::warp_sync();
+}
+
+inline constexpr int kFewVectors = 4; // of a lane, that poll_few has registers for
+
+} // namespace detail
+
+/// Consumer warp, after refill<X>: its K chunk of all rows of E's bf16 words, as they arrive, to
+/// the rows of X; the chunk's padding becomes zero. No other warp needs them, so none waits for
+/// another.
+template <class E, class X, class Cta> MEGALITH_DEVICE void poll_chunk(const Cta &cta) {
+  using Exchange = typename E::Exchange;
+  static_assert(Exchange::kCount <= X::kCount && 2 * Exchange::kWidth == X::kWidth);
+  constexpr int kVectors = X::kChunk / 8, kItems = Exchange::kCount * kVectors;
+  constexpr int kEach = (kItems + 31) / 32;
+  const int first = kVectors * cta.role_warp; // of a row's vectors
+  platform::mark<platform::verb::Poll, E>();
+  if constexpr (kEach <= detail::kFewVectors) {
+    const auto row = [&](int u) { return (cta.lane + 32 * u) / kVectors; };
+    const auto vector = [&](int u) { return first + (cta.lane + 32 * u) % kVectors; };
+    const auto target = [&](int u) { return X::row(cta, row(u)) + 16 * vector(u); };
+    uint32_t missing = 0;
+    MEGALITH_UNROLL_ALL
+    for (int u = 0; u < kEach; ++u)
+      if (cta.lane + 32 * u < kItems) {
+        if (8 * vector(u) < X::kWidth)
+          missing |= 1u << u;
+        else
+          platform::st_shared(target(u), u32x4{0, 0, 0, 0});
+      }
+    detail::poll_few<E, kEach>(
+        cta, missing, [&](int u) { return row(u) * Exchange::kWidth + 4 * vector(u); }, target);
+  } else {
+    const int end = X::kWidth / 8, mine = end - first < kVectors ? end - first : kVectors;
+    if (mine > 0)
+      poll_block<E>(cta, 0, Exchange::kCount, 4 * first, mine, X::row(cta, 0) + 16 * first,
+                    X::kStride);
+    for (int r = 0; r < Exchange::kCount; ++r)
+      for (int v = (mine > 0 ? mine : 0) + cta.lane; v < kVectors; v += 32)
+        platform::st_shared(X::row(cta, r) + 16 * (first + v), u32x4{0, 0, 0, 0});
+    platform::warp_sync();
+  }
+  platform::mark_end();
+}
+
+/// Consumer: warp r brings row r of E's fp32 words to row r of X, a WordRows.
+template <class E, class X, class Cta> MEGALITH_DEVICE void poll_own_row(const Cta &cta) {
+  using Exchange = typename E::Exchange;
+  static_assert(Exchange::kCount <= kConsumerWarps && Exchange::kWidth % 4 == 0);
+  static_assert(Exchange::kCount <= X::kCount && Exchange::kWidth == X::kWidth);
+  constexpr int kVectors = Exchange::kWidth / 4, kEach = (kVectors + 31) / 32;
+  static_assert(kEach <= detail::kFewVectors);
+  platform::mark<platform::verb::Poll, E>();
+  const int row = cta.role_warp;
+  if (row < Exchange::kCount) {
+    uint32_t missing = 0;
+    MEGALITH_UNROLL_ALL
+    for (int u = 0; u < kEach; ++u)
+      missing |= cta.lane + 32 * u < kVectors ? 1u << u : 0;
+    detail::poll_few<E, kEach>(
+        cta, missing, [&](int u) { return row * Exchange::kWidth + 4 * (cta.lane + 32 * u); },
+        [&](int u) { return X::row(cta, row) + 4 * (cta.lane + 32 * u); });
+  }
+  platform::mark_end();
+}
+
+namespace detail {
 /// Zeroes the padding of activation rows; WordRows have none.
 template <class Target, class Cta>
 MEGALITH_DEVICE void pad_polled(const Cta &cta, int first, int rows) {
@@ -236,7 +336,8 @@ MEGALITH_DEVICE void pad_polled(const Cta &cta, int first, int rows) {
 }
 } // namespace detail
 
-/// Poller: all rows of E to `Target` (Rows for bf16, WordRows for fp32) as they arrive.
+/// Poller: all rows of E to `Target` (Rows for bf16, WordRows for fp32) as they arrive, for whoever
+/// waits for the poller; poll_chunk is quicker where consumers want them at once.
 template <class E, class Target, class Cta> MEGALITH_DEVICE void poll_rows(const Cta &cta) {
   using X = typename E::Exchange;
   static_assert(X::kCount <= Target::kCount && 4 * X::kWidth <= Target::kStride);

@@ -19,20 +19,6 @@ namespace detail {
 
 inline constexpr uint32_t kOnes = 0x3F803F80; // 1.0, twice
 
-/// This thread's gains of vectors first, first + 256, ...; ones where there is no weight.
-template <class N, int Count, class Cta>
-MEGALITH_DEVICE void load_gains(const Cta &cta, int first, u32x4 (&gains)[Count]) {
-  MEGALITH_UNROLL_ALL
-  for (int u = 0; u < Count; ++u) {
-    gains[u] = {kOnes, kOnes, kOnes, kOnes};
-    if constexpr (N::kWeight != kWeightless) {
-      const auto *weight = static_cast<const unsigned char *>(cta.args.buffer[N::kWeight]);
-      if (first + 256 * u < N::Rows::kWidth / 8)
-        gains[u] = platform::ld_const<u32x4>(weight + 16 * (first + 256 * u));
-    }
-  }
-}
-
 MEGALITH_DEVICE float add_squares(float sum, uint32_t pair) {
   return platform::fmaf_(hi16(pair), hi16(pair), platform::fmaf_(lo16(pair), lo16(pair), sum));
 }
@@ -42,25 +28,47 @@ MEGALITH_DEVICE uint32_t scale_pair(uint32_t pair, float scale, uint32_t gains) 
 
 } // namespace detail
 
+/// This lane's gains of its warp's chunk: vectors lane, lane + 32, ...
+template <class N> struct Gains {
+  static constexpr int kVectors = N::Rows::kChunk / 8, kEach = (kVectors + 31) / 32;
+  u32x4 v[kEach];
+};
+
+/// Consumer warp: loads them. Before the rows are waited for: gains come from HBM.
+template <class N, class Cta> MEGALITH_DEVICE Gains<N> load_gains(const Cta &cta) {
+  using G = Gains<N>;
+  G gains;
+  MEGALITH_UNROLL_ALL
+  for (int u = 0; u < G::kEach; ++u) {
+    const int i = cta.lane + 32 * u, vector = G::kVectors * cta.role_warp + i;
+    gains.v[u] = {detail::kOnes, detail::kOnes, detail::kOnes, detail::kOnes};
+    if constexpr (N::kWeight != kWeightless) {
+      const auto *weight = static_cast<const unsigned char *>(cta.args.buffer[N::kWeight]);
+      if (i < G::kVectors && 8 * vector < N::Rows::kWidth)
+        gains.v[u] = platform::ld_const<u32x4>(weight + 16 * vector);
+    }
+  }
+  return gains;
+}
+
 /// The 8 consumer warps: row r of N::Rows becomes r16(x * rsqrt(mean x^2 + eps) * w), statistics
-/// and product in fp32, one rounding (models.md, section 1b). All warps share every row, a thread
-/// taking the same vectors of each, so a row's bits do not depend on how many there are. The warps'
-/// sums meet in the 32 B between rows. Ends with all rows done and visible to all consumer warps.
-template <class N, class Cta> MEGALITH_DEVICE void rms_norm(const Cta &cta) {
+/// and product in fp32, one rounding (models.md, section 1b). Each warp takes its own chunk of
+/// every row, so a row's bits do not depend on how many there are, and what a warp multiplies next
+/// it has normed itself. The chunks' sums meet in the 32 B between rows, where the meeting
+/// of refill keeps them until all have read them.
+template <class N, class Cta> MEGALITH_DEVICE void rms_norm(const Cta &cta, const Gains<N> &gains) {
   using X = typename N::Rows;
-  constexpr int kVectors = X::kWidth / 8, kEach = (kVectors + 255) / 256;
+  using G = Gains<N>;
   static_assert(X::kStride >= 2 * X::kPadded + 4 * kConsumerWarps);
-  const int first = 32 * cta.role_warp + cta.lane;
-  u32x4 gains[kEach];
-  detail::load_gains<N>(cta, first, gains); // on their way during the sums
+  const int chunk = 2 * X::kChunk * cta.role_warp; // byte of a row
   MEGALITH_UNROLL(1)
   for (int r = 0; r < X::kCount; ++r) {
     unsigned char *row = X::row(cta, r);
     float sum = 0;
     MEGALITH_UNROLL_ALL
-    for (int u = 0; u < kEach; ++u)
-      if (first + 256 * u < kVectors) {
-        const auto x = platform::ld_shared<u32x4>(row + 16 * (first + 256 * u));
+    for (int u = 0; u < G::kEach; ++u)
+      if (const int i = cta.lane + 32 * u; i < G::kVectors) {
+        const auto x = platform::ld_shared<u32x4>(row + chunk + 16 * i);
         sum = detail::add_squares(sum, x.x);
         sum = detail::add_squares(sum, x.y);
         sum = detail::add_squares(sum, x.z);
@@ -82,17 +90,22 @@ template <class N, class Cta> MEGALITH_DEVICE void rms_norm(const Cta &cta) {
       sum += platform::ld_shared<float>(row + 2 * X::kPadded + 4 * warp);
     const float scale = platform::rsqrtf_(platform::fmaf_(sum, 1.0f / X::kWidth, N::kEpsilon));
     MEGALITH_UNROLL_ALL
-    for (int u = 0; u < kEach; ++u)
-      if (first + 256 * u < kVectors) {
-        unsigned char *at = row + 16 * (first + 256 * u);
+    for (int u = 0; u < G::kEach; ++u)
+      if (const int i = cta.lane + 32 * u; i < G::kVectors) {
+        unsigned char *at = row + chunk + 16 * i;
         const auto x = platform::ld_shared<u32x4>(at);
-        platform::st_shared(at, u32x4{detail::scale_pair(x.x, scale, gains[u].x),
-                                      detail::scale_pair(x.y, scale, gains[u].y),
-                                      detail::scale_pair(x.z, scale, gains[u].z),
-                                      detail::scale_pair(x.w, scale, gains[u].w)});
+        platform::st_shared(at, u32x4{detail::scale_pair(x.x, scale, gains.v[u].x),
+                                      detail::scale_pair(x.y, scale, gains.v[u].y),
+                                      detail::scale_pair(x.z, scale, gains.v[u].z),
+                                      detail::scale_pair(x.w, scale, gains.v[u].w)});
       }
   }
-  consumer_sync();
+  platform::warp_sync();
+}
+
+/// The same where rows are there already and nothing is gained by loading the gains ahead.
+template <class N, class Cta> MEGALITH_DEVICE void rms_norm(const Cta &cta) {
+  rms_norm<N>(cta, load_gains<N>(cta));
 }
 
 } // namespace megalith

@@ -12,9 +12,9 @@
 //              T ld_acquire<Scope, T>(const T *)                               uint32_t, uint64_t
 //              void red_add_relaxed<Scope>(uint32_t *, uint32_t), red_add_release<Scope>(...)
 // mbarrier     void mbarrier_init(bar, arrivals), mbarrier_arrive(bar),
-//              mbarrier_arrive_expect_tx(bar, bytes), mbarrier_expect_tx(bar, bytes), bool
-//              mbarrier_try_wait(bar, parity), fence_mbarrier_init(), fence_proxy_async() bar:
-//              uint64_t *
+//              mbarrier_arrive_expect_tx(bar, bytes), mbarrier_expect_tx(bar, bytes),
+//              bool mbarrier_try_wait(bar, parity), mbarrier_passed(bar, phases),
+//              fence_mbarrier_init(), fence_proxy_async()                      bar: uint64_t *
 // bulk         cp_async_bulk(dst, src, bytes, bar), prefetch_l2(p, bytes)      multiples of 16 B
 // warp         warp_sync(), shfl_xor(v, mask), shfl(v, lane), ballot(p), all_sync(p), any_sync(p),
 //              uint32_t reduce_max(uint32_t)
@@ -79,6 +79,10 @@ struct Release {
 struct Copy {
   static constexpr char kText[] = "copy";
   static constexpr char kOrder[] = "async.cta";
+};
+struct Pace {
+  static constexpr char kText[] = "pace";
+  static constexpr char kOrder[] = "relaxed.cta";
 };
 struct Poll {
   static constexpr char kText[] = "wait";

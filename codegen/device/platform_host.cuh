@@ -107,6 +107,9 @@ MEGALITH_DEVICE void mbarrier_expect_tx(uint64_t *bar, uint32_t bytes) {
 MEGALITH_DEVICE bool mbarrier_try_wait(uint64_t *bar, uint32_t parity) {
   return host::api->mbarrier_try_wait(bar, parity);
 }
+MEGALITH_DEVICE void mbarrier_passed(uint64_t *bar, uint32_t phases) {
+  host::api->mbarrier_passed(bar, phases);
+}
 MEGALITH_DEVICE void fence_proxy_async() {}
 MEGALITH_DEVICE void cp_async_bulk(void *dst, const void *src, uint32_t bytes, uint64_t *bar) {
   host::api->copy_bulk(dst, src, bytes, bar);

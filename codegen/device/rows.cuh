@@ -16,6 +16,7 @@ template <uint32_t Offset, int Count, int Width> struct Rows {
   static constexpr int kCount = Count, kWidth = Width, kPadded = kPaddedWidth<Width>;
   static constexpr uint32_t kStride = 2 * kPadded + 32;
   static constexpr uint32_t kBytes = Count * kStride;
+  static constexpr int kChunk = kPadded / kConsumerWarps; // columns that a consumer warp multiplies
   static_assert(Offset % 16 == 0 && Width % 8 == 0, "rows are copied in 16 B vectors");
 
   template <class Cta> static MEGALITH_DEVICE unsigned char *row(const Cta &cta, int r) {
@@ -74,6 +75,21 @@ template <class X, int Buffer, class Cta> MEGALITH_DEVICE void read_rows(const C
   const auto *source = static_cast<const unsigned char *>(cta.args.buffer[Buffer]);
   for (int r = 0; r < X::kCount; ++r)
     copy_row<X>(cta, r, source + 2 * X::kWidth * r);
+}
+
+/// Consumer warp, after refill<X>: its K chunk of the immutable bf16 matrix `[kCount][kWidth]` in
+/// buffer slot `Buffer` to the rows of X; the chunk's padding becomes zero.
+template <class X, int Buffer, class Cta> MEGALITH_DEVICE void read_chunk(const Cta &cta) {
+  constexpr int kVectors = X::kChunk / 8;
+  const auto *source = static_cast<const unsigned char *>(cta.args.buffer[Buffer]);
+  for (int i = cta.lane; i < X::kCount * kVectors; i += 32) {
+    const int row = i / kVectors, vector = kVectors * cta.role_warp + i % kVectors;
+    u32x4 v = {0, 0, 0, 0};
+    if (8 * vector < X::kWidth)
+      v = platform::ld_const<u32x4>(source + 2 * X::kWidth * row + 16 * vector);
+    platform::st_shared(X::row(cta, row) + 16 * vector, v);
+  }
+  platform::warp_sync();
 }
 
 } // namespace megalith

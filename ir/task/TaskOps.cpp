@@ -460,6 +460,31 @@ LogicalResult CopyOp::verify() {
   return verifyAccesses(*this, ArrayAttr::get(getContext(), {getSource()}));
 }
 
+LogicalResult PaceOp::verify() {
+  if (failed(verifySignaller(*this, getEdgeAttr(), {EdgeKind::Bytes})))
+    return failure();
+  int64_t slots = kernelOf(*this).lookup<EdgeOp>(getEdgeAttr()).getSlots();
+  if (getWindow() < 1 || getWindow() > slots)
+    return emitOpError() << "expected a window of 1 to " << slots << " copies, the slots of "
+                         << getEdgeAttr() << ", but got " << getWindow();
+  return success();
+}
+
+LogicalResult RefillOp::verify() {
+  auto buffer = expectDecl<BufferOp>(*this, getBufferAttr(), "a buffer");
+  if (!buffer)
+    return failure();
+  if (buffer.getSpace() != Space::Smem || buffer.getGuardAttr())
+    return emitOpError() << "expected a shared-memory buffer without a guard, but "
+                         << getBufferAttr()
+                         << (buffer.getGuardAttr() ? " has one" : " is in global memory");
+  if (roleOf(*this) != Role::Consumer)
+    return emitOpError()
+           << "expected the consumers, the only role of several warps, but this is the "
+           << stringifyRole(roleOf(*this));
+  return success();
+}
+
 LogicalResult PollOp::verify() {
   if (failed(verifyWaiter(*this, getEdgeAttr(), {EdgeKind::Words, EdgeKind::Launch})) ||
       failed(verifyAccesses(*this, getReads())) || failed(verifyAccesses(*this, getWrites())))

@@ -284,6 +284,29 @@ def CopyOp : Task_StepOp<"copy"> {
   let hasVerifier = 1;
 }
 
+def PaceOp : Task_StepOp<"pace"> {
+  let summary = "wait until fewer than `window` of the role's copies that signal a bytes edge are under way";
+  let description = [{
+    Before a copy: what is in flight beyond bandwidth x latency makes every exchange of the SM queue behind it
+    and the stream no faster. It waits only for copies that this role has issued and that end by
+    themselves, so it can neither deadlock nor order anything; `window` is at most the edge's slots.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$edge, Task_Int:$window);
+  let assemblyFormat = "$edge `window` $window attr-dict";
+  let hasVerifier = 1;
+}
+
+def RefillOp : Task_StepOp<"refill"> {
+  let summary = "the role's warps meet: what they had in a buffer of their own is over, a new filling begins";
+  let description = [{
+    For a shared-memory buffer without a guard, of which each warp fills and reads a share: until all have met, one
+    may still read what another is about to fill. What the old filling held may not be read any more.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$buffer);
+  let assemblyFormat = "$buffer attr-dict";
+  let hasVerifier = 1;
+}
+
 def PollOp : Task_StepOp<"poll"> {
   let summary = "wait for every word of a rectangle of an exchange, and read it";
   let description = [{

@@ -19,6 +19,16 @@ std::string keptName(StageOp stage) {
   return (stage.getSymName() + "_kept").str();
 }
 
+bool rowsComeByLaunch(KernelOp kernel) {
+  for (auto stage : kernel.getOps<StageOp>())
+    for (auto access : stage.getReads().getAsRange<AccessAttr>())
+      if (auto source = kernel.lookup<ExchangeOp>(access.getBuffer());
+          source && !source.isSelfValidating() &&
+          (isGemv(stage) || stage.getKind() == StageKind::TopK))
+        return true;
+  return false;
+}
+
 int64_t vectorsOf(StageOp attention) {
   int64_t rows = attention->getParentOfType<KernelOp>().getRows();
   return rows * (*configInt(attention, "q_heads") / *configInt(attention, "kv_heads"));
@@ -42,8 +52,9 @@ class Collector {
 public:
   explicit Collector(KernelOp kernel)
       : kernel(kernel), rows(kernel.getRows()), sms(kernel.getSms()),
-        bf16(BFloat16Type::get(kernel.getContext())), f32(Float32Type::get(kernel.getContext())),
-        i32(IntegerType::get(kernel.getContext(), 32)) {}
+        isByLaunch(rowsComeByLaunch(kernel)), bf16(BFloat16Type::get(kernel.getContext())),
+        f32(Float32Type::get(kernel.getContext())), i32(IntegerType::get(kernel.getContext(), 32)) {
+  }
 
   std::vector<Handoff> collect() {
     for (auto stage : kernel.getOps<StageOp>()) {
@@ -90,19 +101,10 @@ private:
   void addGemv(StageOp stage) {
     int64_t k = *configInt(stage, "k");
     if (inputOf(stage) && stage.getKind() != StageKind::ExpertDown)
-      add({names::kInput.str(),
-           rows,
-           k,
-           bf16,
-           2 * padded(k) + 32,
-           1,
-           1,
-           "Rows<$offset, $rows, $cols>",
-           Phase::Dense,
-           "x_full",
-           "x_free",
-           Role::Poller,
-           {Role::Consumer}});
+      add({names::kInput.str(), rows, k, bf16, 2 * padded(k) + 32, 1, 1,
+           "Rows<$offset, $rows, $cols>", Phase::Dense, isByLaunch ? "x_full" : "",
+           isByLaunch ? "x_free" : "", isByLaunch ? Role::Poller : Role::Consumer,
+           isByLaunch ? consumers : nobody});
     add({names::kPart.str(),
          128,
          8,
@@ -216,19 +218,10 @@ private:
   void addTopK(StageOp stage) {
     int64_t experts = *configInt(stage, "experts"), pairs = rows * *configInt(stage, "k");
     int64_t active = std::min(pairs, experts);
-    add({names::kLogits.str(),
-         rows,
-         experts,
-         f32,
-         static_cast<int64_t>(llvm::alignTo(4 * experts, 16)),
-         1,
-         1,
-         "WordRows<$offset, $rows, $cols>",
-         Phase::Both,
-         "logits_full",
-         "",
-         Role::Poller,
-         {Role::Consumer}});
+    add({names::kLogits.str(), rows, experts, f32,
+         static_cast<int64_t>(llvm::alignTo(4 * experts, 16)), 1, 1,
+         "WordRows<$offset, $rows, $cols>", Phase::Both, isByLaunch ? "logits_full" : "", "",
+         isByLaunch ? Role::Poller : Role::Consumer, isByLaunch ? consumers : nobody});
     int64_t bytes = llvm::alignTo(4 * (2 + 2 * active + 3 * pairs), 16);
     add({names::kRouting.str(),
          1,
@@ -282,7 +275,9 @@ private:
   }
 
   KernelOp kernel;
+  const std::vector<Role> consumers = {Role::Consumer}, nobody = {};
   int64_t rows, sms;
+  bool isByLaunch; ///< rows come through the poller
   Type bf16, f32, i32;
   std::vector<Handoff> list;
 };

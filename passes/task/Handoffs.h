@@ -52,6 +52,10 @@ std::vector<Handoff> handoffsOf(KernelOp kernel);
 /// keeps no other's slice) has its slice of the residual.
 std::string keptName(StageOp stage);
 
+/// Whether activation rows and logits reach the consumers through the poller, as earlier launches
+/// wrote them; else the consumers poll them themselves.
+bool rowsComeByLaunch(KernelOp kernel);
+
 /// Merge tiles of one query head, of an attention or merge stage: `merge_parts` of its config,
 /// else 1.
 int64_t mergePartsOf(StageOp stage);

@@ -99,6 +99,7 @@ LogicalResult KernelLowering::lowerAttention(StageOp stage) {
   tiles(producer, [&] {
     producer.loop("piece", "full_pieces", [&] {
       producer.acquire(names::kFree);
+      producer.pace(ring(), windowOf(stage));
       producer.copy("copy_units<" + name + ", " + names::kRing + ", " + names::kFull + ">",
                     {"tile", "piece"},
                     rectangle(pool, {d(1) * pieces + d(2), c(0), c(0)}, 1,
@@ -209,6 +210,7 @@ LogicalResult KernelLowering::lowerMerge(StageOp stage) {
   if (isAliased()) { // before the first rows overwrite them; here, because merge is on every SM
     poller.wait(names::kAttentionDone);
     poller.wait(names::kMergeDone);
+    Steps(stage, Role::Consumer).wait(names::kMergeDone);
   }
 
   Steps epilogue(stage, Role::Epilogue);

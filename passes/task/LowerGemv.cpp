@@ -69,6 +69,7 @@ void KernelLowering::stream(StageOp stage, Steps &steps, bool isExpert) {
         args.push_back("expert.id");
       }
       steps.acquire(names::kFree);
+      steps.pace(ring(), windowOf(stage));
       steps.copy("copy_piece<" + names::kFull + ", " + names::kRing + ", " + stage.getSymName() +
                      ">",
                  args,
@@ -136,9 +137,11 @@ bool KernelLowering::loadsBehind(StageOp stage, StageOp router) {
   return router && source && !source.isSelfValidating() && router->getNextNode() == stage;
 }
 
-// The poller brings x to shared memory: words of an exchange, or an immutable matrix.
+// Rows that launches hand on come through the poller, which has them before they are wanted.
 void KernelLowering::loadRows(StageOp stage, StageOp at) {
   AccessAttr input = inputOf(stage);
+  if (!input || !rowsComeByLaunch(kernel))
+    return;
   Steps steps(at, Role::Poller);
   steps.acquire("x_free");
   StringRef source = input.getBuffer().getValue();
@@ -151,24 +154,44 @@ void KernelLowering::loadRows(StageOp stage, StageOp at) {
   steps.signal("x_full");
 }
 
-// The consumers norm the rows in place.
-void KernelLowering::normRows(StageOp stage, Steps &steps) {
-  StringRef norm = configString(stage, "norm");
-  if (norm.empty() || norm == "none")
+// The consumers' rows: from the poller, or, the shortest way from SM to SM, polled by themselves,
+// each warp the chunk of K that it multiplies. They norm them in place.
+void KernelLowering::takeRows(StageOp stage, Steps &consumer) {
+  AccessAttr input = inputOf(stage);
+  if (!input)
     return;
-  FlatSymbolRefAttr gain = configSymbol(stage, "gain");
-  set(stage, "Norm",
-      "RmsNorm<In, " + (gain ? gain.getValue() : StringRef("kWeightless")) + ", " +
-          floatText(*configFloat(stage, "eps")) + ">");
-  AccessAttr rows = rowsOf(stage, whole(names::kInput));
-  SmallVector<AccessAttr> reads = {rows};
-  if (gain)
-    reads.push_back(whole(gain.getValue()));
-  steps.compute("rms_norm<" + stage.getSymName() + "::Norm>", {}, reads, {rows});
+  std::string name = stage.getSymName().str(), rows = name + "::In";
+  StringRef norm = configString(stage, "norm"), source = input.getBuffer().getValue();
+  bool hasNorm = !norm.empty() && norm != "none";
+  AccessAttr target = rowsOf(stage, whole(names::kInput));
+  if (hasNorm) {
+    FlatSymbolRefAttr gain = configSymbol(stage, "gain");
+    SmallVector<AccessAttr> gains;
+    if (gain)
+      gains.push_back(whole(gain.getValue()));
+    set(stage, "Norm",
+        "RmsNorm<In, " + (gain ? gain.getValue() : StringRef("kWeightless")) + ", " +
+            floatText(*configFloat(stage, "eps")) + ">");
+    consumer.compute("load_gains<" + name + "::Norm>", {}, gains, {}, "const auto gains");
+  }
+  if (rowsComeByLaunch(kernel)) {
+    consumer.wait("x_full");
+  } else {
+    if (exchange(source) && input.getSet() == Set::Current)
+      requireLaunchWait(stage, Role::Consumer, consumer);
+    consumer.refill(names::kInput);
+    if (exchange(source))
+      consumer.poll("poll_chunk<" + wordsEdge(input) + ", " + rows + ">", {},
+                    (source + "_words").str(), input, target);
+    else
+      consumer.compute("read_chunk<" + rows + ", " + source + ">", {}, {input}, {target});
+  }
+  if (hasNorm)
+    consumer.compute("rms_norm<" + name + "::Norm>", {"gains"}, {target}, {target});
 }
 
 void KernelLowering::releaseRows(StageOp stage, Steps &steps) {
-  if (lastSharer(loaderOf(stage)) == stage)
+  if (rowsComeByLaunch(kernel) && lastSharer(loaderOf(stage)) == stage)
     steps.release("x_free");
 }
 
@@ -270,14 +293,10 @@ LogicalResult KernelLowering::lowerLinear(StageOp stage) {
   Steps producer(stage, Role::Producer);
   stream(stage, producer, /*isExpert=*/false);
 
-  if (inputOf(stage))
-    loadRows(stage);
+  loadRows(stage);
 
   Steps consumer(stage, Role::Consumer);
-  if (inputOf(stage)) {
-    consumer.wait("x_full");
-    normRows(stage, consumer);
-  }
+  takeRows(stage, consumer);
   std::string name = stage.getSymName().str();
   consumer.local("column", "const Column", "dense_column<" + name + ", " + name + "::In>(cta)");
   multiply(stage, consumer, rows);
@@ -319,14 +338,11 @@ LogicalResult KernelLowering::lowerExpertUp(StageOp stage) {
   Steps producer(stage, Role::Producer);
   forExperts(stage, producer, [&] { stream(stage, producer, /*isExpert=*/true); });
 
-  if (inputOf(stage) && !loadsBehind(stage, topK()))
+  if (!loadsBehind(stage, topK()))
     loadRows(stage);
 
   Steps consumer(stage, Role::Consumer);
-  if (inputOf(stage)) {
-    consumer.wait("x_full");
-    normRows(stage, consumer);
-  }
+  takeRows(stage, consumer);
   forExperts(stage, consumer, [&] {
     consumer.compute("gathered_column<" + name + ", " + name + "::In, " + perRow + ">",
                      {"expert.pairs", "expert.count"}, {whole(names::kRouting)}, {},

@@ -58,8 +58,11 @@ LogicalResult KernelLowering::lowerTopK(StageOp stage) {
   setSymbol(stage, "Routing", names::kRouting);
 
   Steps poller(stage, Role::Poller);
-  pollRows(poller, logits, names::kLogits, "logits_full", whole(names::kLogits));
-  poller.signal("logits_full");
+  bool isByLaunch = rowsComeByLaunch(kernel);
+  if (isByLaunch) {
+    pollRows(poller, logits, names::kLogits, "logits_full", whole(names::kLogits));
+    poller.signal("logits_full");
+  }
   if (auto next = dyn_cast_or_null<StageOp>(stage->getNextNode());
       next && loadsBehind(next, stage)) {
     next.setSms(kernel.getSms()); // routing is on all of them
@@ -73,7 +76,13 @@ LogicalResult KernelLowering::lowerTopK(StageOp stage) {
 
   Steps consumer(stage, Role::Consumer);
   AccessAttr routing = whole(names::kRouting);
-  consumer.wait("logits_full");
+  if (isByLaunch) {
+    consumer.wait("logits_full");
+  } else {
+    requireLaunchWait(stage, Role::Consumer, consumer);
+    consumer.poll("poll_own_row<" + source + "_words, " + names::kLogits + ">", {},
+                  (source + "_words").str(), logits, whole(names::kLogits));
+  }
   SmallVector<AccessAttr> written = {routing};
   if (FlatSymbolRefAttr out = configSymbol(stage, "routing_out")) {
     requireLaunchWait(stage, Role::Consumer, consumer);

@@ -198,6 +198,10 @@ ExchangeOp KernelLowering::exchange(StringRef name) {
   return kernel.lookup<ExchangeOp>(ref(name));
 }
 
+RingOp KernelLowering::ring() {
+  return kernel.lookup<RingOp>(ref(names::kRing));
+}
+
 void KernelLowering::set(StageOp stage, StringRef key, const Twine &text) {
   setConfig(stage, key, StringAttr::get(context, text));
 }

@@ -27,6 +27,10 @@ public:
   void release(llvm::StringRef edge);
   void local(llvm::StringRef name, llvm::StringRef type, llvm::StringRef init = {});
   void launchWait();
+  /// At most `window` copies into the ring under way, the next one included, and no more than it
+  /// has slots; nothing without a plan.
+  void pace(RingOp ring, std::optional<int64_t> window);
+  void refill(llvm::StringRef buffer);
 
   using Args = llvm::ArrayRef<llvm::StringRef>;
   using Accesses = llvm::ArrayRef<AccessAttr>;
@@ -88,7 +92,7 @@ private:
   void loadRows(StageOp stage, StageOp at);
   void pollRows(Steps &steps, AccessAttr source, llvm::StringRef rows, llvm::StringRef full,
                 AccessAttr target);
-  void normRows(StageOp stage, Steps &steps);
+  void takeRows(StageOp stage, Steps &consumer);
   void stream(StageOp stage, Steps &steps, bool isExpert);
   void multiply(StageOp stage, Steps &steps, AccessAttr rows);
   void finishTiles(StageOp stage, Steps &steps, llvm::function_ref<void()> epilogue);
@@ -128,6 +132,7 @@ private:
   /// All of a shared or global buffer.
   AccessAttr whole(llvm::StringRef buffer);
   ExchangeOp exchange(llvm::StringRef name);
+  RingOp ring();
   mlir::FlatSymbolRefAttr ref(llvm::StringRef name) {
     return mlir::FlatSymbolRefAttr::get(context, name);
   }

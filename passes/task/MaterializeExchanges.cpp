@@ -177,20 +177,28 @@ struct MaterializeExchanges : megalith::impl::MaterializeExchangesBase<Materiali
     return true;
   }
 
-  /// Roles that poll the value: whole rows go through the poller, a residual's slice is the
-  /// epilogue's own.
+  /// Roles that poll the value. What consumers read once, they poll themselves, each warp its own
+  /// share; what comes in tiles or expert by expert goes ahead of them through the poller; a
+  /// residual's slice is the epilogue's own.
   ArrayAttr pollersOf(BufferOp value) {
-    bool isPolled = false, isFetched = false;
+    bool isRead = false, isPolled = false, isFetched = false;
     for (auto stage : getOperation().getOps<StageOp>())
       for (auto access : stage.getReads().getAsRange<AccessAttr>())
         if (access.getBuffer().getValue() == value.getSymName()) {
           bool isResidual = residualOf(stage) == access;
-          isPolled |= !isResidual;
+          bool isTiled =
+              value.getByLaunch() ||
+              llvm::is_contained({StageKind::Attention, StageKind::Merge, StageKind::ExpertDown},
+                                 stage.getKind());
+          isPolled |= !isResidual && isTiled;
+          isRead |= !isResidual && !isTiled;
           isFetched |= isResidual && !stage->hasAttr(kKept);
         }
     SmallVector<Attribute> roles;
-    if (isPolled || !isFetched)
+    if (isPolled || !(isRead || isFetched))
       roles.push_back(RoleAttr::get(&getContext(), Role::Poller));
+    if (isRead)
+      roles.push_back(RoleAttr::get(&getContext(), Role::Consumer));
     if (isFetched)
       roles.push_back(RoleAttr::get(&getContext(), Role::Epilogue));
     return ArrayAttr::get(&getContext(), roles);

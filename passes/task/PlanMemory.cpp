@@ -205,8 +205,8 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
     if (layout.isAliased) {
       declareEdge(kernel, names::kAttentionDone, EdgeKind::Mbarrier, Role::Consumer, {Role::Poller},
                   1, warpsOf(Role::Consumer));
-      declareEdge(kernel, names::kMergeDone, EdgeKind::Mbarrier, Role::Epilogue, {Role::Poller}, 1,
-                  warpsOf(Role::Epilogue));
+      declareEdge(kernel, names::kMergeDone, EdgeKind::Mbarrier, Role::Epilogue,
+                  {Role::Poller, Role::Consumer}, 1, warpsOf(Role::Epilogue));
     }
     for (const Handoff &buffer : layout.buffers)
       for (StringRef name : {buffer.full, buffer.free})

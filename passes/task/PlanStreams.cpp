@@ -18,6 +18,23 @@ namespace {
 /// Slots before memory planning gives the ring what is left.
 constexpr int64_t kLeastSlots = 2;
 
+/// Bytes that an SM has in flight: enough for HBM, and no more, since what is under way delays the
+/// SM's exchanges. Measured with a whole layer on an H200 (docs/performance.md).
+constexpr int64_t kNearExchange = 32 << 10; ///< the stage's input is waited for meanwhile
+constexpr int64_t kExperts = 48 << 10;      ///< one exchange, mostly hidden, in a long stream
+constexpr int64_t kAlone = 64 << 10;        ///< nobody waits for what the stage makes
+
+int64_t bytesInFlight(StageOp stage) {
+  if (stage.getKind() == StageKind::ExpertUp || stage.getKind() == StageKind::ExpertDown)
+    return kExperts;
+  auto kernel = stage->getParentOfType<KernelOp>();
+  bool isWaitedFor = llvm::none_of(stage.getWrites().getAsRange<AccessAttr>(), [&](auto write) {
+    auto buffer = kernel.template lookup<BufferOp>(write.getBuffer());
+    return buffer && buffer.getMutability() == Mutability::Written;
+  });
+  return isWaitedFor ? kNearExchange : kAlone;
+}
+
 struct PlanStreams : megalith::impl::PlanStreamsBase<PlanStreams> {
   void runOnOperation() override {
     KernelOp kernel = getOperation();
@@ -57,13 +74,16 @@ struct PlanStreams : megalith::impl::PlanStreamsBase<PlanStreams> {
   }
 
   /// `order`: loops, outermost first. `piece`: bytes of the largest copy. `bytes`: of one SM's
-  /// share of one matrix, or of a unit.
+  /// share of one matrix, or of a unit. `window`: most copies under way.
   void mark(StageOp stage, ArrayRef<StringRef> order, int64_t piece, int64_t bytes) {
     Builder builder(&getContext());
-    stage->setAttr(kStream, builder.getDictionaryAttr(
-                                {builder.getNamedAttr("order", builder.getStrArrayAttr(order)),
-                                 builder.getNamedAttr("piece", builder.getI64IntegerAttr(piece)),
-                                 builder.getNamedAttr("bytes", builder.getI64IntegerAttr(bytes))}));
+    int64_t window = std::max<int64_t>(2, bytesInFlight(stage) / piece);
+    stage->setAttr(kStream,
+                   builder.getDictionaryAttr(
+                       {builder.getNamedAttr("order", builder.getStrArrayAttr(order)),
+                        builder.getNamedAttr("piece", builder.getI64IntegerAttr(piece)),
+                        builder.getNamedAttr("bytes", builder.getI64IntegerAttr(bytes)),
+                        builder.getNamedAttr("window", builder.getI64IntegerAttr(window))}));
   }
 };
 

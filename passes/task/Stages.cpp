@@ -33,6 +33,13 @@ void setConfig(StageOp stage, StringRef key, Attribute value) {
   stage.setConfigAttr(config.getDictionary(stage.getContext()));
 }
 
+std::optional<int64_t> windowOf(StageOp stage) {
+  auto stream = stage->getAttrOfType<DictionaryAttr>(kStream);
+  if (auto window = stream ? stream.getAs<IntegerAttr>("window") : IntegerAttr())
+    return window.getInt();
+  return std::nullopt;
+}
+
 bool isGemv(StageOp stage) {
   return llvm::is_contained({StageKind::Linear, StageKind::ExpertUp, StageKind::ExpertDown},
                             stage.getKind());

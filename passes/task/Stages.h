@@ -27,6 +27,9 @@ inline constexpr llvm::StringLiteral kDepends = "depends"; ///< stages of this l
 inline constexpr llvm::StringLiteral kKept = "kept";       ///< stage whose slice stays in smem
 inline constexpr llvm::StringLiteral kStream = "stream";   ///< what its producer streams, in order
 
+/// Copies that its producer may have under way, as task-plan-streams planned, or nothing.
+std::optional<int64_t> windowOf(StageOp stage);
+
 /// Every stage has the config keys and accesses of its kind; the error names the one missing.
 llvm::LogicalResult checkStages(KernelOp kernel);
 

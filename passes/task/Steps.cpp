@@ -58,6 +58,16 @@ void Steps::launchWait() {
   LaunchWaitOp::create(ops, loc);
 }
 
+void Steps::pace(RingOp ring, std::optional<int64_t> window) {
+  if (window)
+    PaceOp::create(ops, loc, ring.getFullAttr(),
+                   ops.getI64IntegerAttr(std::min(*window, ring.getSlots())));
+}
+
+void Steps::refill(StringRef buffer) {
+  RefillOp::create(ops, loc, ref(buffer));
+}
+
 void Steps::compute(const Twine &callee, Args args, Accesses reads, Accesses writes,
                     StringRef result, bool readsRing) {
   ComputeOp::create(ops, loc, ops.getStringAttr(callee), strings(args), array(reads), array(writes),

@@ -35,6 +35,7 @@ void Local::reset(int64_t newSm) {
       records.clear();
     for (Filling &filling : state.fillings)
       filling.use = -1;
+    state.refills = 0;
   }
   for (RingState &ring : rings) {
     for (Records &records : ring.slots)
@@ -168,6 +169,11 @@ void Local::act(Thread &thread, const Instr &instr) {
     return;
   case Instr::LaunchWait:
     thread.hasLaunchWaited = true;
+    return;
+  case Instr::Refill:
+    ++shared[instr.refilled].refills;
+    return;
+  case Instr::Pace: // waits for the role's own copies, which end by themselves
     return;
   case Instr::LaunchDependents:
     requireLaunchWait(thread, instr, "letting the next launch start");

@@ -91,6 +91,7 @@ private:
   };
   struct SharedState {
     std::vector<Records> slots;
+    int64_t refills = 0;
     std::vector<Filling> fillings; ///< the latest, by use of the guard modulo slots + 2
   };
   struct RingState {
@@ -114,7 +115,8 @@ private:
   // LocalMemory.cpp: shared memory.
   void access(Thread &thread, const Instr &instr, const Access &access);
   int64_t fillingOf(Thread &thread, const Instr &instr, const Shared &buffer);
-  void fill(SharedState &state, const Shared &buffer, int64_t use, const Rect &rect);
+  bool fill(SharedState &state, const Shared &buffer, int64_t use, const Rect &rect);
+  bool reads(const Instr &instr, int decl) const;
   bool isFilled(SharedState &state, const Shared &buffer, int64_t use, const Rect &rect);
   void accessRing(Thread &thread, const Instr &instr, bool isWrite);
   void order(Thread &thread, const Records &records, mlir::Operation *memory, const Record &record);

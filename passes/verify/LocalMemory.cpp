@@ -27,7 +27,7 @@ void Local::order(Thread &thread, const Records &records, Operation *memory, con
 // Which filling of its guard a role touches; negative if that is a fault.
 int64_t Local::fillingOf(Thread &thread, const Instr &instr, const Shared &buffer) {
   if (buffer.guard < 0)
-    return 0;
+    return shared[&buffer - program.shared.data()].refills;
   const Edge &guard = program.edges[buffer.guard];
   const EdgeState &state = edges[buffer.guard];
   const bool isReader = guard.waits(thread.role);
@@ -52,19 +52,26 @@ template <typename List> static auto &entryOf(List &list, int64_t index) {
 }
 
 // A few fillings more than there are slots are kept; older ones are gone.
-void Local::fill(SharedState &state, const Shared &buffer, int64_t use, const Rect &rect) {
+// Whether none of the rectangle was in the filling yet.
+bool Local::fill(SharedState &state, const Shared &buffer, int64_t use, const Rect &rect) {
   Filling &filling = entryOf(state.fillings, use % (buffer.slots + 2));
   if (filling.use > use)
-    return;
+    return true;
   if (filling.use < use)
     filling.written.clear();
   filling.use = use;
-  filling.written.add(rect);
+  return filling.written.add(rect);
 }
 
 bool Local::isFilled(SharedState &state, const Shared &buffer, int64_t use, const Rect &rect) {
   const Filling &filling = entryOf(state.fillings, use % (buffer.slots + 2));
   return filling.use == use && filling.written.contains(rect);
+}
+
+bool Local::reads(const Instr &instr, int decl) const {
+  return llvm::any_of(program.accessesOf(instr), [&](const Access &access) {
+    return access.isShared && !access.isWrite && access.decl == decl;
+  });
 }
 
 void Local::access(Thread &thread, const Instr &instr, const Access &access) {
@@ -93,9 +100,14 @@ void Local::access(Thread &thread, const Instr &instr, const Access &access) {
     for (const Records &of : shared[index].slots)
       order(thread, of, other.op, all);
   }
-  if (access.isWrite)
-    fill(state, buffer, use, rect);
-  else if (!isFilled(state, buffer, use, rect))
+  if (access.isWrite) {
+    // Where each warp fills its share anew, other warps may read the old one until they meet; an op
+    // that reads what it replaces works in place.
+    if (!fill(state, buffer, use, rect) && state.refills > 0 && !reads(instr, access.decl))
+      faults.at(instr.op, sm) << "fills @" << Program::nameOf(buffer.op) << ' ' << describe(rect)
+                              << " again, while other warps of the " << nameOfRole(thread.role)
+                              << " may still read it; expected a task.refill before";
+  } else if (!isFilled(state, buffer, use, rect))
     faults.at(instr.op, sm) << "reads @" << Program::nameOf(buffer.op) << ' ' << describe(rect)
                             << ", not all of which filling " << use
                             << " wrote; expected a write of it before";

@@ -178,6 +178,11 @@ void Program::addStep(Operation &op, int role, unsigned depth, Operation *stage)
         instr.ring = indexOf(op.getRingAttr());
         touched.push_back({op.getSource(), false});
       })
+      .Case([&](RefillOp op) {
+        instr.kind = Instr::Refill;
+        instr.refilled = indexOf(op.getBufferAttr());
+      })
+      .Case([&](PaceOp op) { onEdge(Instr::Pace, op.getEdgeAttr()); })
       .Case([&](PollOp op) {
         onEdge(Instr::Poll, op.getEdgeAttr());
         addAll(op.getReads(), false);

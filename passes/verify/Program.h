@@ -93,6 +93,8 @@ struct Instr {
     Signal,
     Release,
     Copy,
+    Pace,
+    Refill,
     Poll,
     Compute,
     Rearm,
@@ -108,6 +110,7 @@ struct Instr {
   bool stores = false;    ///< writes a global buffer
   int edge = -1, ring = -1, loop = -1;
   int exchange = -1;  ///< of a re-arming: index in Program::globals
+  int refilled = -1;  ///< index in Program::shared
   unsigned depth = 1; ///< dimensions here: the SM and the enclosing loops
   int64_t sms = 0;    ///< of a stage
   uint32_t end = 0;   ///< of a stage or loop: the place after it; of LoopEnd: its begin

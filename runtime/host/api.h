@@ -28,6 +28,7 @@ struct HostApi {
   void (*mbarrier_arrive)(uint64_t *bar, uint32_t expect_bytes);
   void (*mbarrier_expect)(uint64_t *bar, uint32_t bytes); ///< without an arrival
   bool (*mbarrier_try_wait)(uint64_t *bar, uint32_t parity);
+  void (*mbarrier_passed)(uint64_t *bar, uint32_t phases);
   void (*copy_bulk)(void *dst, const void *src, uint32_t bytes, uint64_t *bar);
   void (*prefetch)(const void *p, uint32_t bytes);
 

@@ -230,6 +230,18 @@ bool mbarrierTryWait(uint64_t *bar, uint32_t parity) {
   return true;
 }
 
+void mbarrierPassed(uint64_t *bar, uint32_t phases) {
+  Fiber &f = self();
+  Mbarrier &b = cta().mbarriers[static_cast<size_t>(barrierAt(bar))];
+  if (b.phase < int64_t{phases})
+    active->fault(nameOf(b) + ": its first " + text(phases) +
+                  " phases are said to be over, but the current one is " +
+                  text(static_cast<uint64_t>(b.phase)));
+  int64_t &last = b.waited[static_cast<size_t>(f.warp * 32 + f.lane)];
+  if (phases > 0 && last < int64_t{phases} - 1)
+    last = int64_t{phases} - 1;
+}
+
 // --- bulk copies ---
 
 void copyBulk(void *dst, const void *src, uint32_t bytes, uint64_t *bar) {
@@ -411,6 +423,7 @@ const HostApi kHostApi = {
     mbarrierArrive,
     mbarrierExpect,
     mbarrierTryWait,
+    mbarrierPassed,
     copyBulk,
     prefetch,
     collective,

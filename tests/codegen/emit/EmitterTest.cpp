@@ -26,7 +26,7 @@ TEST_CASE("each edge's name stands at exactly its waits and signals") {
   auto count = [&](StringRef edge) { ++expected[edge.str()]; };
   kernels.first().walk([&](Operation *op) {
     llvm::TypeSwitch<Operation *>(op)
-        .Case<WaitOp, AcquireOp, SignalOp, ReleaseOp, CopyOp, PollOp>(
+        .Case<WaitOp, AcquireOp, SignalOp, ReleaseOp, CopyOp, PaceOp, PollOp>(
             [&](auto op) { count(op.getEdge()); })
         .Case([&](ComputeOp op) {
           for (auto write : op.getWrites().getAsRange<AccessAttr>())

@@ -63,7 +63,7 @@ struct p_free : MbarrierEdge<6, 74880, 2, 1> { // epilogue -> consumer, free slo
 struct norm_linear1 : Linear<w1, 256, 512, 32> {
   using Norm = RmsNorm<xs, gain, 1.0e-6f>;
 };
-// moe.linear "linear2" at m0.mlir:95
+// moe.linear "linear2" at m0.mlir:97
 struct linear2 : Linear<w2, 128, 256, 16> {
   using In = Rows<xs::kOffset, Config::kRows, 256>;
 };
@@ -74,6 +74,7 @@ MEGALITH_DEVICE void producer(Cta &cta) {
   for (int m = 0; m < 4; ++m)
     for (int b = 0; b < 1; ++b) {
       acquire<w_free>(cta);
+      pace<w_full, 2>(cta);
       copy_piece<w_full, ring, norm_linear1>(cta, m, b);
     }
   // linear2

@@ -27,9 +27,9 @@ namespace megalith::layer {
 struct Config {
   static constexpr int kSms = 4;
   static constexpr int kRows = 2;
-  static constexpr int kEdges = 21;
+  static constexpr int kEdges = 18;
   static constexpr int kWarps = 11;
-  static constexpr uint32_t kSharedBytes = 230144;
+  static constexpr uint32_t kSharedBytes = 230016;
 };
 using Cta = megalith::Cta<Config>;
 
@@ -54,22 +54,22 @@ using logits = Words<14, 2, 8, 2>;
 using act = Words<15, 4, 128, 2>;
 
 // Shared memory: first the offset
-using ring = Ring<58112, 21, 8192>;
-using qkv_in = SlottedRows<640, 2, 512, 2>;
-using q_rows = SlottedRows<2688, 8, 160, 1>;
-using tail = SlottedRows<3968, 2, 4096, 1>;
-using apart = SlottedRows<12160, 32, 272, 1>;
-using mparts = SlottedRows<20864, 32, 352, 2>;
-using xs = Rows<43392, 2, 256>;
-using part = Part<44544, 2>;
-using o_proj_kept = WordRows<52736, 2, 32>;
-using logits_rows = WordRows<52992, 2, 8>;
-using routing = SlottedRows<53120, 1, 96, 1>;
-using act_rows = SlottedRows<53248, 2, 544, 4>;
-using down_rows = WordRows<57600, 4, 32>;
+using ring = Ring<57984, 21, 8192>;
+using qkv_in = SlottedRows<512, 2, 512, 2>;
+using q_rows = SlottedRows<2560, 8, 160, 1>;
+using tail = SlottedRows<3840, 2, 4096, 1>;
+using apart = SlottedRows<12032, 32, 272, 1>;
+using mparts = SlottedRows<20736, 32, 352, 2>;
+using xs = Rows<43264, 2, 256>;
+using part = Part<44416, 2>;
+using o_proj_kept = WordRows<52608, 2, 32>;
+using logits_rows = WordRows<52864, 2, 8>;
+using routing = SlottedRows<52992, 1, 96, 1>;
+using act_rows = SlottedRows<53120, 2, 544, 4>;
+using down_rows = WordRows<57472, 4, 32>;
 
 // Edges: id, offset of the mbarriers, slots, arrivals
-struct resid_words : WordsEdge<0, resid> { // epilogue -> poller, epilogue, words of all SMs
+struct resid_words : WordsEdge<0, resid> { // epilogue -> consumer, epilogue, words of all SMs
   static constexpr char kName[] = "resid_words";
 };
 struct qkv_words : WordsEdge<1, qkv> { // epilogue -> poller, words of all SMs
@@ -78,13 +78,13 @@ struct qkv_words : WordsEdge<1, qkv> { // epilogue -> poller, words of all SMs
 struct partials_words : EpochEdge<2, partials> { // consumer -> poller, words of all SMs
   static constexpr char kName[] = "partials_words";
 };
-struct attn_words : WordsEdge<3, attn> { // epilogue -> poller, words of all SMs
+struct attn_words : WordsEdge<3, attn> { // epilogue -> consumer, words of all SMs
   static constexpr char kName[] = "attn_words";
 };
-struct mid_words : WordsEdge<4, mid> { // epilogue -> poller, words of all SMs
+struct mid_words : WordsEdge<4, mid> { // epilogue -> consumer, words of all SMs
   static constexpr char kName[] = "mid_words";
 };
-struct logits_words : WordsEdge<5, logits> { // epilogue -> poller, words of all SMs
+struct logits_words : WordsEdge<5, logits> { // epilogue -> consumer, words of all SMs
   static constexpr char kName[] = "logits_words";
 };
 struct act_words : WordsEdge<6, act> { // epilogue -> poller, words of all SMs
@@ -108,28 +108,19 @@ struct mparts_full : MbarrierEdge<11, 368, 2, 1> { // poller -> epilogue
 struct mparts_free : MbarrierEdge<12, 384, 2, 1> { // epilogue -> poller, free slots
   static constexpr char kName[] = "mparts_free";
 };
-struct x_full : MbarrierEdge<13, 400, 1, 1> { // poller -> consumer
-  static constexpr char kName[] = "x_full";
-};
-struct x_free : MbarrierEdge<14, 408, 1, 8> { // consumer -> poller, free slots
-  static constexpr char kName[] = "x_free";
-};
-struct p_full : MbarrierEdge<15, 416, 2, 8> { // consumer -> epilogue
+struct p_full : MbarrierEdge<13, 400, 2, 8> { // consumer -> epilogue
   static constexpr char kName[] = "p_full";
 };
-struct p_free : MbarrierEdge<16, 432, 2, 1> { // epilogue -> consumer, free slots
+struct p_free : MbarrierEdge<14, 416, 2, 1> { // epilogue -> consumer, free slots
   static constexpr char kName[] = "p_free";
 };
-struct logits_full : MbarrierEdge<17, 448, 1, 1> { // poller -> consumer
-  static constexpr char kName[] = "logits_full";
-};
-struct routed : MbarrierEdge<18, 456, 1, 8> { // consumer -> producer, poller, epilogue
+struct routed : MbarrierEdge<15, 432, 1, 8> { // consumer -> producer, poller, epilogue
   static constexpr char kName[] = "routed";
 };
-struct act_full : MbarrierEdge<19, 464, 4, 1> { // poller -> consumer
+struct act_full : MbarrierEdge<16, 440, 4, 1> { // poller -> consumer
   static constexpr char kName[] = "act_full";
 };
-struct act_free : MbarrierEdge<20, 496, 4, 8> { // consumer -> poller, free slots
+struct act_free : MbarrierEdge<17, 472, 4, 8> { // consumer -> poller, free slots
   static constexpr char kName[] = "act_free";
 };
 
@@ -180,6 +171,7 @@ MEGALITH_DEVICE void producer(Cta &cta) {
       MEGALITH_UNROLL(1)
       for (int piece = 0; piece < full_pieces<attention>(tile); ++piece) {
         acquire<w_free>(cta);
+        pace<w_full, 4>(cta);
         copy_units<attention, ring, w_full>(cta, tile, piece);
       }
     }
@@ -189,12 +181,14 @@ MEGALITH_DEVICE void producer(Cta &cta) {
   for (int mtile = 0; mtile < 4; ++mtile)
     for (int block = 0; block < 1; ++block) {
       acquire<w_free>(cta);
+      pace<w_full, 4>(cta);
       copy_piece<w_full, ring, o_proj>(cta, mtile, block);
     }
   // router
   for (int mtile = 0; mtile < 1; ++mtile)
     for (int block = 0; block < 1; ++block) {
       acquire<w_free>(cta);
+      pace<w_full, 21>(cta);
       copy_piece<w_full, ring, router>(cta, mtile, block);
     }
   // top_k
@@ -208,6 +202,7 @@ MEGALITH_DEVICE void producer(Cta &cta) {
     for (int mtile = 0; mtile < 8; ++mtile)
       for (int block = 0; block < 1; ++block) {
         acquire<w_free>(cta);
+        pace<w_full, 6>(cta);
         copy_piece<w_full, ring, expert_up>(cta, mtile, block, expert.id);
       }
   }
@@ -220,6 +215,7 @@ MEGALITH_DEVICE void producer(Cta &cta) {
     for (int mtile = 0; mtile < 4; ++mtile)
       for (int block = 0; block < 1; ++block) {
         acquire<w_free>(cta);
+        pace<w_full, 6>(cta);
         copy_piece<w_full, ring, expert_down>(cta, mtile, block, expert.id);
       }
   }
@@ -228,6 +224,7 @@ MEGALITH_DEVICE void producer(Cta &cta) {
   for (int mtile = 0; mtile < 8; ++mtile)
     for (int block = 0; block < 1; ++block) {
       acquire<w_free>(cta);
+      pace<w_full, 4>(cta);
       copy_piece<w_full, ring, qkv_proj>(cta, mtile, block);
     }
 }
@@ -261,17 +258,7 @@ MEGALITH_DEVICE void poller(Cta &cta) {
       signal<mparts_full>(cta);
     }
   }
-  // o_proj
-  acquire<x_free>(cta);
-  poll_rows<attn_words, o_proj::In>(cta);
-  signal<x_full>(cta);
-  // router
-  acquire<x_free>(cta);
-  poll_rows<mid_words, router::In>(cta);
-  signal<x_full>(cta);
   // top_k
-  poll_rows<logits_words, logits_rows>(cta);
-  signal<logits_full>(cta);
   wait<routed>(cta);
   // expert_down
   MEGALITH_UNROLL(1)
@@ -282,10 +269,6 @@ MEGALITH_DEVICE void poller(Cta &cta) {
     poll_expert<act_words, act_rows>(cta, slot, expert.pairs, expert.count);
     signal<act_full>(cta);
   }
-  // qkv_proj
-  acquire<x_free>(cta);
-  poll_rows<resid_words, qkv_proj::In>(cta);
-  signal<x_full>(cta);
 }
 
 MEGALITH_DEVICE void consumer(Cta &cta) {
@@ -315,7 +298,9 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
   }
   // o_proj
   {
-    wait<x_full>(cta);
+    launch_wait();
+    refill<xs>(cta);
+    poll_chunk<attn_words, o_proj::In>(cta);
     const Column column = dense_column<o_proj, o_proj::In>(cta);
     MEGALITH_UNROLL(1)
     for (int mtile = 0; mtile < 4; ++mtile) {
@@ -329,12 +314,13 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
       store_part<part>(cta, place, sum);
       signal<p_full>(cta);
     }
-    release<x_free>(cta);
   }
   // router
   {
-    wait<x_full>(cta);
-    rms_norm<router::Norm>(cta);
+    const auto gains = load_gains<router::Norm>(cta);
+    refill<xs>(cta);
+    poll_chunk<mid_words, router::In>(cta);
+    rms_norm<router::Norm>(cta, gains);
     const Column column = dense_column<router, router::In>(cta);
     for (int mtile = 0; mtile < 1; ++mtile) {
       Fragment sum = {};
@@ -349,7 +335,7 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
     }
   }
   // top_k
-  wait<logits_full>(cta);
+  poll_own_row<logits_words, logits_rows>(cta);
   select_experts<top_k>(cta);
   group_experts<top_k>(cta);
   signal<routed>(cta);
@@ -373,7 +359,6 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
       signal<p_full>(cta);
     }
   }
-  release<x_free>(cta);
   // expert_down
   MEGALITH_UNROLL(1)
   for (int entry = 0; entry < platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
@@ -397,8 +382,10 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
   }
   // qkv_proj
   {
-    wait<x_full>(cta);
-    rms_norm<qkv_proj::Norm>(cta);
+    const auto gains = load_gains<qkv_proj::Norm>(cta);
+    refill<xs>(cta);
+    poll_chunk<resid_words, qkv_proj::In>(cta);
+    rms_norm<qkv_proj::Norm>(cta, gains);
     const Column column = dense_column<qkv_proj, qkv_proj::In>(cta);
     MEGALITH_UNROLL(1)
     for (int mtile = 0; mtile < 8; ++mtile) {
@@ -412,7 +399,6 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
       store_part<part>(cta, place, sum);
       signal<p_full>(cta);
     }
-    release<x_free>(cta);
   }
 }
 
@@ -488,8 +474,8 @@ MEGALITH_DEVICE void epilogue(Cta &cta) {
 MEGALITH_KERNEL(layer) {
   Cta cta(args);
   start_delay(cta);
-  setup<w_full, w_free, qkv_full, qkv_free, mparts_full, mparts_free, x_full, x_free, p_full,
-        p_free, logits_full, routed, act_full, act_free>(cta);
+  setup<w_full, w_free, qkv_full, qkv_free, mparts_full, mparts_free, p_full, p_free, routed,
+        act_full, act_free>(cta);
   switch (cta.role) {
   case Role::producer:
     return producer(cta);

@@ -27,9 +27,9 @@ namespace megalith::layer {
 struct Config {
   static constexpr int kSms = 4;
   static constexpr int kRows = 2;
-  static constexpr int kEdges = 21;
+  static constexpr int kEdges = 18;
   static constexpr int kWarps = 11;
-  static constexpr uint32_t kSharedBytes = 217088;
+  static constexpr uint32_t kSharedBytes = 216960;
 };
 using Cta = megalith::Cta<Config>;
 
@@ -56,22 +56,22 @@ using logits = Words<16, 2, 16, 2>;
 using act = Words<17, 8, 64, 2>;
 
 // Shared memory: first the offset
-using ring = Ring<69632, 9, 16384>;
-using qkv_in = SlottedRows<512, 2, 768, 2>;
-using q_rows = SlottedRows<3584, 8, 160, 1>;
-using tail = SlottedRows<4864, 2, 4096, 1>;
-using apart = SlottedRows<13056, 64, 272, 1>;
-using mparts = SlottedRows<30464, 32, 352, 2>;
-using xs = Rows<52992, 2, 512>;
-using part = Part<55168, 2>;
-using o_proj_kept = WordRows<63360, 2, 32>;
-using logits_rows = WordRows<63616, 2, 16>;
-using routing = SlottedRows<63744, 1, 176, 1>;
-using act_rows = SlottedRows<64000, 2, 288, 8>;
-using down_rows = WordRows<68608, 8, 32>;
+using ring = Ring<69504, 9, 16384>;
+using qkv_in = SlottedRows<384, 2, 768, 2>;
+using q_rows = SlottedRows<3456, 8, 160, 1>;
+using tail = SlottedRows<4736, 2, 4096, 1>;
+using apart = SlottedRows<12928, 64, 272, 1>;
+using mparts = SlottedRows<30336, 32, 352, 2>;
+using xs = Rows<52864, 2, 512>;
+using part = Part<55040, 2>;
+using o_proj_kept = WordRows<63232, 2, 32>;
+using logits_rows = WordRows<63488, 2, 16>;
+using routing = SlottedRows<63616, 1, 176, 1>;
+using act_rows = SlottedRows<63872, 2, 288, 8>;
+using down_rows = WordRows<68480, 8, 32>;
 
 // Edges: id, offset of the mbarriers, slots, arrivals
-struct resid_words : WordsEdge<0, resid> { // epilogue -> poller, epilogue, words of all SMs
+struct resid_words : WordsEdge<0, resid> { // epilogue -> consumer, epilogue, words of all SMs
   static constexpr char kName[] = "resid_words";
 };
 struct qkv_words : WordsEdge<1, qkv> { // epilogue -> poller, words of all SMs
@@ -80,13 +80,13 @@ struct qkv_words : WordsEdge<1, qkv> { // epilogue -> poller, words of all SMs
 struct partials_words : EpochEdge<2, partials> { // consumer -> poller, words of all SMs
   static constexpr char kName[] = "partials_words";
 };
-struct attn_words : WordsEdge<3, attn> { // epilogue -> poller, words of all SMs
+struct attn_words : WordsEdge<3, attn> { // epilogue -> consumer, words of all SMs
   static constexpr char kName[] = "attn_words";
 };
-struct mid_words : WordsEdge<4, mid> { // epilogue -> poller, words of all SMs
+struct mid_words : WordsEdge<4, mid> { // epilogue -> consumer, words of all SMs
   static constexpr char kName[] = "mid_words";
 };
-struct logits_words : WordsEdge<5, logits> { // epilogue -> poller, words of all SMs
+struct logits_words : WordsEdge<5, logits> { // epilogue -> consumer, words of all SMs
   static constexpr char kName[] = "logits_words";
 };
 struct act_words : WordsEdge<6, act> { // epilogue -> poller, words of all SMs
@@ -110,28 +110,19 @@ struct mparts_full : MbarrierEdge<11, 176, 2, 1> { // poller -> epilogue
 struct mparts_free : MbarrierEdge<12, 192, 2, 1> { // epilogue -> poller, free slots
   static constexpr char kName[] = "mparts_free";
 };
-struct x_full : MbarrierEdge<13, 208, 1, 1> { // poller -> consumer
-  static constexpr char kName[] = "x_full";
-};
-struct x_free : MbarrierEdge<14, 216, 1, 8> { // consumer -> poller, free slots
-  static constexpr char kName[] = "x_free";
-};
-struct p_full : MbarrierEdge<15, 224, 2, 8> { // consumer -> epilogue
+struct p_full : MbarrierEdge<13, 208, 2, 8> { // consumer -> epilogue
   static constexpr char kName[] = "p_full";
 };
-struct p_free : MbarrierEdge<16, 240, 2, 1> { // epilogue -> consumer, free slots
+struct p_free : MbarrierEdge<14, 224, 2, 1> { // epilogue -> consumer, free slots
   static constexpr char kName[] = "p_free";
 };
-struct logits_full : MbarrierEdge<17, 256, 1, 1> { // poller -> consumer
-  static constexpr char kName[] = "logits_full";
-};
-struct routed : MbarrierEdge<18, 264, 1, 8> { // consumer -> producer, poller, epilogue
+struct routed : MbarrierEdge<15, 240, 1, 8> { // consumer -> producer, poller, epilogue
   static constexpr char kName[] = "routed";
 };
-struct act_full : MbarrierEdge<19, 272, 8, 1> { // poller -> consumer
+struct act_full : MbarrierEdge<16, 248, 8, 1> { // poller -> consumer
   static constexpr char kName[] = "act_full";
 };
-struct act_free : MbarrierEdge<20, 336, 8, 8> { // consumer -> poller, free slots
+struct act_free : MbarrierEdge<17, 312, 8, 8> { // consumer -> poller, free slots
   static constexpr char kName[] = "act_free";
 };
 
@@ -182,6 +173,7 @@ MEGALITH_DEVICE void producer(Cta &cta) {
       MEGALITH_UNROLL(1)
       for (int piece = 0; piece < full_pieces<attention>(tile); ++piece) {
         acquire<w_free>(cta);
+        pace<w_full, 4>(cta);
         copy_units<attention, ring, w_full>(cta, tile, piece);
       }
     }
@@ -191,12 +183,14 @@ MEGALITH_DEVICE void producer(Cta &cta) {
   for (int mtile = 0; mtile < 4; ++mtile)
     for (int block = 0; block < 1; ++block) {
       acquire<w_free>(cta);
+      pace<w_full, 2>(cta);
       copy_piece<w_full, ring, o_proj>(cta, mtile, block);
     }
   // router
   for (int mtile = 0; mtile < 1; ++mtile)
     for (int block = 0; block < 1; ++block) {
       acquire<w_free>(cta);
+      pace<w_full, 9>(cta);
       copy_piece<w_full, ring, router>(cta, mtile, block);
     }
   // top_k
@@ -210,6 +204,7 @@ MEGALITH_DEVICE void producer(Cta &cta) {
     for (int mtile = 0; mtile < 4; ++mtile)
       for (int block = 0; block < 1; ++block) {
         acquire<w_free>(cta);
+        pace<w_full, 6>(cta);
         copy_piece<w_full, ring, expert_up>(cta, mtile, block, expert.id);
       }
   }
@@ -222,6 +217,7 @@ MEGALITH_DEVICE void producer(Cta &cta) {
     for (int mtile = 0; mtile < 4; ++mtile)
       for (int block = 0; block < 1; ++block) {
         acquire<w_free>(cta);
+        pace<w_full, 9>(cta);
         copy_piece<w_full, ring, expert_down>(cta, mtile, block, expert.id);
       }
   }
@@ -230,6 +226,7 @@ MEGALITH_DEVICE void producer(Cta &cta) {
   for (int mtile = 0; mtile < 12; ++mtile)
     for (int block = 0; block < 1; ++block) {
       acquire<w_free>(cta);
+      pace<w_full, 4>(cta);
       copy_piece<w_full, ring, qkv_proj>(cta, mtile, block);
     }
 }
@@ -263,17 +260,7 @@ MEGALITH_DEVICE void poller(Cta &cta) {
       signal<mparts_full>(cta);
     }
   }
-  // o_proj
-  acquire<x_free>(cta);
-  poll_rows<attn_words, o_proj::In>(cta);
-  signal<x_full>(cta);
-  // router
-  acquire<x_free>(cta);
-  poll_rows<mid_words, router::In>(cta);
-  signal<x_full>(cta);
   // top_k
-  poll_rows<logits_words, logits_rows>(cta);
-  signal<logits_full>(cta);
   wait<routed>(cta);
   // expert_down
   MEGALITH_UNROLL(1)
@@ -284,10 +271,6 @@ MEGALITH_DEVICE void poller(Cta &cta) {
     poll_expert<act_words, act_rows>(cta, slot, expert.pairs, expert.count);
     signal<act_full>(cta);
   }
-  // qkv_proj
-  acquire<x_free>(cta);
-  poll_rows<resid_words, qkv_proj::In>(cta);
-  signal<x_full>(cta);
 }
 
 MEGALITH_DEVICE void consumer(Cta &cta) {
@@ -317,7 +300,9 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
   }
   // o_proj
   {
-    wait<x_full>(cta);
+    launch_wait();
+    refill<xs>(cta);
+    poll_chunk<attn_words, o_proj::In>(cta);
     const Column column = dense_column<o_proj, o_proj::In>(cta);
     MEGALITH_UNROLL(1)
     for (int mtile = 0; mtile < 4; ++mtile) {
@@ -331,12 +316,13 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
       store_part<part>(cta, place, sum);
       signal<p_full>(cta);
     }
-    release<x_free>(cta);
   }
   // router
   {
-    wait<x_full>(cta);
-    rms_norm<router::Norm>(cta);
+    const auto gains = load_gains<router::Norm>(cta);
+    refill<xs>(cta);
+    poll_chunk<mid_words, router::In>(cta);
+    rms_norm<router::Norm>(cta, gains);
     const Column column = dense_column<router, router::In>(cta);
     for (int mtile = 0; mtile < 1; ++mtile) {
       Fragment sum = {};
@@ -351,7 +337,7 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
     }
   }
   // top_k
-  wait<logits_full>(cta);
+  poll_own_row<logits_words, logits_rows>(cta);
   select_experts<top_k>(cta);
   group_experts<top_k>(cta);
   signal<routed>(cta);
@@ -375,7 +361,6 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
       signal<p_full>(cta);
     }
   }
-  release<x_free>(cta);
   // expert_down
   MEGALITH_UNROLL(1)
   for (int entry = 0; entry < platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
@@ -399,8 +384,10 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
   }
   // qkv_proj
   {
-    wait<x_full>(cta);
-    rms_norm<qkv_proj::Norm>(cta);
+    const auto gains = load_gains<qkv_proj::Norm>(cta);
+    refill<xs>(cta);
+    poll_chunk<resid_words, qkv_proj::In>(cta);
+    rms_norm<qkv_proj::Norm>(cta, gains);
     const Column column = dense_column<qkv_proj, qkv_proj::In>(cta);
     MEGALITH_UNROLL(1)
     for (int mtile = 0; mtile < 12; ++mtile) {
@@ -414,7 +401,6 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
       store_part<part>(cta, place, sum);
       signal<p_full>(cta);
     }
-    release<x_free>(cta);
   }
 }
 
@@ -490,8 +476,8 @@ MEGALITH_DEVICE void epilogue(Cta &cta) {
 MEGALITH_KERNEL(layer) {
   Cta cta(args);
   start_delay(cta);
-  setup<w_full, w_free, qkv_full, qkv_free, mparts_full, mparts_free, x_full, x_free, p_full,
-        p_free, logits_full, routed, act_full, act_free>(cta);
+  setup<w_full, w_free, qkv_full, qkv_free, mparts_full, mparts_free, p_full, p_free, routed,
+        act_full, act_free>(cta);
   switch (cta.role) {
   case Role::producer:
     return producer(cta);

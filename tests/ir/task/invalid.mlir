@@ -118,3 +118,63 @@ task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
   // expected-error @+1 {{expected a buffer of 2 slots to name the edge that counts them}}
   task.buffer @x [1, 8] bf16 smem scratch {slots = 2}
 }
+
+// -----
+
+task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
+  task.edge 0 @full bytes producer -> consumer {slots = 4}
+  task.stage @s linear reads [] writes [] config {} {
+    task.role producer {
+      // expected-error @+1 {{expected a window of 1 to 4 copies, the slots of @full, but got 5}}
+      task.pace @full window 5
+    }
+  }
+}
+
+// -----
+
+task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
+  task.edge 0 @full bytes producer -> consumer {slots = 4}
+  task.stage @s linear reads [] writes [] config {} {
+    task.role consumer {
+      // expected-error @+1 {{expected edge @full to be signalled by its source role producer, but this is the consumer}}
+      task.pace @full window 2
+    }
+  }
+}
+
+// -----
+
+task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
+  task.edge 0 @full mbarrier producer -> consumer {slots = 4}
+  task.stage @s linear reads [] writes [] config {} {
+    task.role producer {
+      // expected-error @+1 {{does not signal a mbarrier edge like @full}}
+      task.pace @full window 2
+    }
+  }
+}
+
+// -----
+
+task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
+  task.buffer @x [1, 8] bf16 global immutable {slot = 0}
+  task.stage @s linear reads [] writes [] config {} {
+    task.role consumer {
+      // expected-error @+1 {{expected a shared-memory buffer without a guard, but @x is in global memory}}
+      task.refill @x
+    }
+  }
+}
+
+// -----
+
+task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
+  task.buffer @xs [1, 8] bf16 smem scratch
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      // expected-error @+1 {{expected the consumers, the only role of several warps, but this is the poller}}
+      task.refill @xs
+    }
+  }
+}

@@ -35,6 +35,8 @@ task.kernel @m0 "toy" target "sm_90a" sms 4 rows 1 smem 74896 {
       task.for "m" in 4 {
         task.for "b" in 1 {
           task.acquire @w_free
+          // CHECK: task.pace @w_full window 2
+          task.pace @w_full window 2
           // CHECK: task.copy "copy_piece" ["m", "b"] @w1[d0 * 32 + d1 * 8, d2] 8 x [1]
           task.copy "copy_piece" ["m", "b"]
               @w1[d0 * 32 + d1 * 8, d2] 8 x [1]

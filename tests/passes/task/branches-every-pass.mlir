@@ -28,8 +28,8 @@
 // CHECK: task.stage @b_out linear tiles 4 sms 4 assign
 
 // CHECK-LABEL: After MaterializeExchanges (task-materialize-exchanges) //----- //{{[[:space:]]}}task.kernel @layer
-// CHECK: task.edge [[#]] @y_a_in_words words epilogue -> poller{{$}}
-// CHECK: task.edge [[#]] @y_b_in_words words epilogue -> poller{{$}}
+// CHECK: task.edge [[#]] @y_a_in_words words epilogue -> consumer{{$}}
+// CHECK: task.edge [[#]] @y_b_in_words words epilogue -> consumer{{$}}
 // CHECK: task.edge [[#]] @y_a_out_words words epilogue -> epilogue{{$}}
 // CHECK: task.stage @a_in {{.*}}depends = [@o_proj]}
 // CHECK: task.stage @b_in
@@ -68,10 +68,10 @@
 // CHECK: task.compute "epilogue_words<b_in, y_b_in_words>"
 // CHECK-NOT: task.poll
 // CHECK: task.stage @a_out
-// CHECK: task.poll "poll_rows<y_a_in_words, a_out::In>"
+// CHECK: task.poll "poll_chunk<y_a_in_words, a_out::In>"
 // CHECK-NOT: task.poll
 // CHECK: task.stage @b_out
-// CHECK: task.poll "poll_rows<y_b_in_words, b_out::In>"
+// CHECK: task.poll "poll_chunk<y_b_in_words, b_out::In>"
 // CHECK-NOT: task.poll
 // CHECK: task.role epilogue
 // CHECK-NEXT: task.poll "fetch_slice<b_out, y_a_out_words, b_out_kept>"

@@ -16,6 +16,7 @@
 // CHECK-NEXT: task.for "tile" in @attention_tiles iterate "AttentionTiles<attention>"
 // CHECK-NEXT: task.for "piece" in @full_pieces
 // CHECK-NEXT: task.acquire @w_free
+// CHECK-NEXT: task.pace @w_full window 4
 // CHECK-NEXT: task.copy "copy_units<attention, ring, w_full>" ["tile", "piece"] @kv[d1 * 4 + d2, 0, 0] 1 x [4096] table @kv_piece
 // CHECK: role poller
 // CHECK: task.poll "poll_qkv_tile<attention, Previous<qkv_words>>"
@@ -54,27 +55,31 @@
 
 // The router keeps its rows for the experts.
 // CHECK: task.stage @router
-// CHECK-NOT: task.release @x_free
+// CHECK: role consumer
+// CHECK-NEXT: task.compute "load_gains<router::Norm>"
+// CHECK-NEXT: task.refill @xs
+// CHECK-NEXT: task.poll "poll_chunk<mid_words, router::In>"
+// CHECK-NEXT: task.compute "rms_norm<router::Norm>" ["gains"]
 // The routing table is complete on every SM before anyone goes on, also where no expert has a slice.
 // CHECK: task.stage @top_k
 // CHECK: role poller
-// CHECK: task.signal @logits_full
 // CHECK-NEXT: task.wait @routed
 // CHECK: role producer
 // CHECK-NEXT: task.wait @routed
 // CHECK: role epilogue
 // CHECK-NEXT: task.wait @routed
-// CHECK: task.compute "select_experts<top_k>"
+// CHECK: task.poll "poll_own_row<logits_words, logits_rows>"
+// CHECK-NEXT: task.compute "select_experts<top_k>"
 // CHECK-NEXT: task.compute "group_experts<top_k>"
 // CHECK-NEXT: task.signal @routed
 
 // CHECK: task.stage @expert_up
+// CHECK-NOT: task.poll
 // CHECK: role producer
 // CHECK-NEXT: task.for "entry" in @active
 // CHECK: task.copy "copy_piece<w_full, ring, expert_up>" ["mtile", "block", "expert.id"] @w_up[d1, d0 * 16 + d2 * 8, d3] 8 x [1] table @expert_id
 // CHECK: role consumer
 // CHECK: gathered_column<expert_up, expert_up::In, 4>
-// CHECK: task.release @x_free
 // CHECK: task.compute "epilogue_glu<expert_up, act_words>" {{.*}} writes [@act[d1, 0, d0 * 16 + d2 * 8] 2 x [8] table @expert_id]
 
 // CHECK: task.stage @expert_down
@@ -98,9 +103,8 @@
 // TIGHT: task.signal @mparts_full
 // TIGHT: task.wait @attention_done
 // TIGHT-NEXT: task.wait @merge_done
+// TIGHT: role consumer
+// TIGHT-NEXT: task.wait @merge_done
 // TIGHT: role epilogue
 // TIGHT: task.release @mparts_free
 // TIGHT: task.signal @merge_done
-// TIGHT: task.stage @o_proj
-// TIGHT: role poller
-// TIGHT-NEXT: task.acquire @x_free

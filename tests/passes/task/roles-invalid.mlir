@@ -35,10 +35,8 @@ task.kernel @k "toy" target "sm_90a" sms 4 rows 1 smem 1024 {
   task.edge 0 @w_full bytes producer -> consumer {slots = 2}
   task.edge 1 @w_free credit consumer -> producer {slots = 2, arrivals = 8}
   task.ring @ring 2 x 4096 full @w_full free @w_free
-  task.edge 2 @x_full mbarrier poller -> consumer
-  task.edge 3 @x_free credit consumer -> poller {arrivals = 8}
-  task.edge 4 @p_full mbarrier consumer -> epilogue {arrivals = 8}
-  task.edge 5 @p_free credit epilogue -> consumer
+  task.edge 2 @p_full mbarrier consumer -> epilogue {arrivals = 8}
+  task.edge 3 @p_free credit epilogue -> consumer
   // expected-error @+1 {{expected a linear stage to write an exchange or, without a residual, a written buffer, but it writes @y}}
   task.stage @s linear tiles 4 sms 4 reads [@x[0, 0] 1 x [128], @w[d0 * 16, 0] 16 x [1]]
       writes [@y[0, d0 * 32] 1 x [32]] config {n = 128, k = 128, unit = 16, epilogue = "store"} {

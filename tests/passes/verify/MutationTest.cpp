@@ -56,9 +56,23 @@ private:
   OwningOpRef<ModuleOp> original;
 };
 
+/// The first filling of a buffer has none before it that a warp may still read.
+bool isFirstRefill(Operation *op) {
+  auto refill = dyn_cast<RefillOp>(op);
+  bool isFirst = false;
+  if (refill)
+    refill->getParentOfType<KernelOp>().walk([&](RefillOp other) {
+      if (other.getBuffer() != refill.getBuffer())
+        return WalkResult::advance();
+      isFirst = other == refill;
+      return WalkResult::interrupt();
+    });
+  return isFirst;
+}
+
 bool synchronises(Operation *op) {
-  return isa<WaitOp, SignalOp, AcquireOp, ReleaseOp, CopyOp, PollOp, RearmOp, LaunchWaitOp,
-             LaunchDependentsOp>(op);
+  return !isFirstRefill(op) && isa<WaitOp, SignalOp, AcquireOp, ReleaseOp, CopyOp, PollOp, RearmOp,
+                                   LaunchWaitOp, LaunchDependentsOp, RefillOp>(op);
 }
 
 /// Acquires of an edge in [begin, end) of a role's code, loops at their most trips.

@@ -158,6 +158,18 @@ MEGALITH_KERNEL(two_phases_behind) {
   }
 }
 
+MEGALITH_KERNEL(passed_without_waiting) {
+  if (warp() == 0 && lane() == 0) {
+    mbarrier_init(bar(0), 1);
+    for (int phase = 0; phase < 3; ++phase)
+      mbarrier_arrive(bar(0));
+    mbarrier_passed(bar(0), 2); // so parity 0 means phase 2
+    while (!mbarrier_try_wait(bar(0), 0)) {
+    }
+    mbarrier_passed(bar(0), 4); // not true
+  }
+}
+
 MEGALITH_KERNEL(never_initialised) {
   if (warp() == 0 && lane() == 0)
     mbarrier_arrive(bar(2));
@@ -183,6 +195,7 @@ TEST_CASE("misused mbarriers are faults that name the barrier") {
   CHECK_THAT(h.run(megalith_kernel_too_many_arrivals, 1),
              Contains("mbarrier at shared + 0: arrival beyond the count"));
   CHECK_THAT(h.run(megalith_kernel_two_phases_behind, 1), Contains("more than one behind"));
+  CHECK_THAT(h.run(megalith_kernel_passed_without_waiting, 1), Contains("first 4 phases"));
   CHECK_THAT(h.run(megalith_kernel_never_initialised, 1),
              Contains("shared + 16 holds no mbarrier"));
   CHECK_THAT(h.run(megalith_kernel_overwritten, 1), Contains("shared + 8 holds no mbarrier"));

@@ -3,7 +3,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
   task.kernel @embed "embed" target "sm_90a" sms 4 rows 2 {
     task.buffer @embedding [512, 256] bf16 global immutable {checkpoint = "model.embed_tokens.weight", slot = 0 : i64}
     task.exchange @resid [2, 256] bf16 sentinel sets 3 slot 3 edge @resid_words
-    task.edge 0 @resid_words words epilogue -> poller
+    task.edge 0 @resid_words words epilogue -> consumer
     task.edge 1 @qkv_words words epilogue -> poller
     task.stage @embed embed tiles 4 sms 4 assign #map reads [@embedding[0, 0] 512 x [256]] writes [@resid[0, d0 * 64] 2 x [64]] config {hidden = 256 : i64, unit = 32 : i64, vocab = 512 : i64} source "moe.embed" {
     }
@@ -22,12 +22,12 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
     task.exchange @attn [2, 512] bf16 sentinel sets 2 slot 14 edge @attn_words
     task.buffer @g_q [1, 64] bf16 global immutable {checkpoint = "model.layers.{layer}.self_attn.q_norm.weight", slot = 2 : i64}
     task.buffer @g_k [1, 64] bf16 global immutable {checkpoint = "model.layers.{layer}.self_attn.k_norm.weight", slot = 3 : i64}
-    task.edge 0 @resid_words words epilogue -> poller, epilogue
+    task.edge 0 @resid_words words epilogue -> consumer, epilogue
     task.edge 1 @qkv_words words epilogue -> poller
     task.edge 2 @partials_words words consumer -> poller
-    task.edge 3 @attn_words words epilogue -> poller
-    task.edge 4 @mid_words words epilogue -> poller
-    task.edge 5 @logits_words words epilogue -> poller
+    task.edge 3 @attn_words words epilogue -> consumer
+    task.edge 4 @mid_words words epilogue -> consumer
+    task.edge 5 @logits_words words epilogue -> consumer
     task.edge 6 @act_words words epilogue -> poller
     task.stage @attention attention reads [@qkv[0, 0] 2 x [768] previous, @kv[0, 0] 2 x [8192]] writes [@partials[0, 0] 512 x [66], @kv[0, 0] 2 x [8192]] config {eps = 9.9999999999999995E-7 : f64, head_dim = 64 : i64, inv_freq = @inv_freq, k_gain = @g_k, kv_heads = 2 : i64, max_positions = 4096 : i64, merge_parts = 1 : i64, q_gain = @g_q, q_heads = 8 : i64, qk_norm = "head", rope_theta = 1.000000e+06 : f64, scale = 1.250000e-01 : f64} source "moe.attention" {
     }
@@ -65,12 +65,12 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
     task.exchange @attn [2, 512] bf16 sentinel sets 2 slot 15 edge @attn_words
     task.buffer @g_q [1, 64] bf16 global immutable {checkpoint = "model.layers.{layer}.self_attn.q_norm.weight", slot = 2 : i64}
     task.buffer @g_k [1, 64] bf16 global immutable {checkpoint = "model.layers.{layer}.self_attn.k_norm.weight", slot = 3 : i64}
-    task.edge 0 @resid_words words epilogue -> poller, epilogue
+    task.edge 0 @resid_words words epilogue -> consumer, epilogue
     task.edge 1 @qkv_words words epilogue -> poller
     task.edge 2 @partials_words words consumer -> poller
-    task.edge 3 @attn_words words epilogue -> poller
-    task.edge 4 @mid_words words epilogue -> poller
-    task.edge 5 @logits_words words epilogue -> poller
+    task.edge 3 @attn_words words epilogue -> consumer
+    task.edge 4 @mid_words words epilogue -> consumer
+    task.edge 5 @logits_words words epilogue -> consumer
     task.edge 6 @act_words words epilogue -> poller
     task.stage @attention attention reads [@qkv[0, 0] 2 x [768] previous, @kv[0, 0] 2 x [8192]] writes [@partials[0, 0] 512 x [66], @kv[0, 0] 2 x [8192]] config {eps = 9.9999999999999995E-7 : f64, head_dim = 64 : i64, inv_freq = @inv_freq, k_gain = @g_k, kv_heads = 2 : i64, max_positions = 4096 : i64, merge_parts = 1 : i64, q_gain = @g_q, q_heads = 8 : i64, qk_norm = "head", rope_theta = 1.000000e+06 : f64, scale = 1.250000e-01 : f64} source "moe.attention" {
     }

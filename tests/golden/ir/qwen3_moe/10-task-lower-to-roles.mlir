@@ -3,7 +3,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
   task.kernel @embed "embed" target "sm_90a" sms 4 rows 2 smem 231040 {
     task.buffer @embedding [512, 256] bf16 global immutable {checkpoint = "model.embed_tokens.weight", slot = 0 : i64}
     task.exchange @resid [2, 256] bf16 sentinel sets 3 slot 3 edge @resid_words
-    task.edge 0 @resid_words words epilogue -> poller
+    task.edge 0 @resid_words words epilogue -> consumer
     task.edge 1 @qkv_words words epilogue -> poller
     task.edge 2 @w_full bytes producer -> consumer {offset = 0 : i64, slots = 27 : i64}
     task.edge 3 @w_free credit consumer -> producer {arrivals = 8 : i64, offset = 216 : i64, slots = 27 : i64}
@@ -16,11 +16,9 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
     task.edge 6 @logits_words words epilogue -> poller
     task.exchange @act [8, 128] bf16 sentinel sets 2 slot 8 edge @act_words
     task.edge 7 @act_words words epilogue -> poller
-    task.edge 8 @x_full mbarrier poller -> consumer {offset = 432 : i64}
-    task.edge 9 @x_free credit consumer -> poller {arrivals = 8 : i64, offset = 440 : i64}
-    task.edge 10 @p_full mbarrier consumer -> epilogue {arrivals = 8 : i64, offset = 448 : i64, slots = 2 : i64}
-    task.edge 11 @p_free credit epilogue -> consumer {offset = 464 : i64, slots = 2 : i64}
-    task.buffer @xs [2, 256] bf16 smem scratch {guard = @x_full, offset = 512 : i64, row_bytes = 544 : i64, type = "Rows<$offset, $rows, $cols>"}
+    task.edge 8 @p_full mbarrier consumer -> epilogue {arrivals = 8 : i64, offset = 432 : i64, slots = 2 : i64}
+    task.edge 9 @p_free credit epilogue -> consumer {offset = 448 : i64, slots = 2 : i64}
+    task.buffer @xs [2, 256] bf16 smem scratch {offset = 512 : i64, row_bytes = 544 : i64, type = "Rows<$offset, $rows, $cols>"}
     task.buffer @part [128, 8] f32 smem scratch {guard = @p_full, offset = 1664 : i64, slots = 2 : i64, type = "Part<$offset, $slots>"}
     task.stage @embed embed tiles 4 assign #map reads [@embedding[0, 0] 512 x [256]] writes [@resid[0, d0 * 64] 2 x [64]] config {base = "Embedding<embedding, 256>", hidden = 256 : i64, unit = 32 : i64, vocab = 512 : i64} source "moe.embed" {
       task.role epilogue {
@@ -41,23 +39,22 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
     task.weights @w_qkv n 768 k 256 slot 1 rows ["model.layers.{layer}.self_attn.q_proj.weight", "model.layers.{layer}.self_attn.k_proj.weight", "model.layers.{layer}.self_attn.v_proj.weight"] {layer_offset = 1 : i64}
     task.exchange @qkv [2, 768] bf16 sentinel sets 3 slot 4 edge @qkv_words
     task.buffer @g_attn [1, 256] bf16 global immutable {checkpoint = "model.layers.{layer}.input_layernorm.weight", layer_offset = 1 : i64, slot = 2 : i64}
-    task.stage @qkv_proj linear tiles 4 sms 4 assign #map reads [@resid[0, 0] 2 x [256], @w_qkv[d0 * 96, 0] 96 x [1]] writes [@qkv[0, d0 * 192] 2 x [192]] config {In = "Rows<xs::kOffset, Config::kRows, 256>", Norm = "RmsNorm<In, g_attn, 1.00000000e-06f>", base = "Linear<w_qkv, 768, 256, 96>", epilogue = "qkv", eps = 9.9999999999999995E-7 : f64, gain = @g_attn, k = 256 : i64, n = 768 : i64, norm = "rms", unit = 96 : i64} source "moe.qkv_proj" attributes {depends = [@embed], stream = {bytes = 98304 : i64, order = ["mtile", "block"], piece = 8192 : i64}} {
+    task.stage @qkv_proj linear tiles 4 sms 4 assign #map reads [@resid[0, 0] 2 x [256], @w_qkv[d0 * 96, 0] 96 x [1]] writes [@qkv[0, d0 * 192] 2 x [192]] config {In = "Rows<xs::kOffset, Config::kRows, 256>", Norm = "RmsNorm<In, g_attn, 1.00000000e-06f>", base = "Linear<w_qkv, 768, 256, 96>", epilogue = "qkv", eps = 9.9999999999999995E-7 : f64, gain = @g_attn, k = 256 : i64, n = 768 : i64, norm = "rms", unit = 96 : i64} source "moe.qkv_proj" attributes {depends = [@embed], stream = {bytes = 98304 : i64, order = ["mtile", "block"], piece = 8192 : i64, window = 4 : i64}} {
       task.role producer {
         task.for "mtile" in 12 {
           task.for "block" in 1 {
             task.acquire @w_free
+            task.pace @w_full window 4
             task.copy "copy_piece<w_full, ring, qkv_proj>" ["mtile", "block"] @w_qkv[d0 * 96 + d1 * 8, d2] 8 x [1] to @ring signals @w_full
           }
         }
       }
-      task.role poller {
-        task.acquire @x_free
-        task.poll "poll_rows<resid_words, qkv_proj::In>" [] waits @resid_words reads [@resid[0, 0] 2 x [256]] writes [@xs[0, 0] 2 x [256]]
-        task.signal @x_full
-      }
       task.role consumer {
-        task.wait @x_full
-        task.compute "rms_norm<qkv_proj::Norm>" [] reads [@xs[0, 0] 2 x [256], @g_attn[0, 0] 1 x [256]] writes [@xs[0, 0] 2 x [256]]
+        task.compute "load_gains<qkv_proj::Norm>" [] reads [@g_attn[0, 0] 1 x [256]] writes [] {result = "const auto gains"}
+        task.launch_wait
+        task.refill @xs
+        task.poll "poll_chunk<resid_words, qkv_proj::In>" [] waits @resid_words reads [@resid[0, 0] 2 x [256]] writes [@xs[0, 0] 2 x [256]]
+        task.compute "rms_norm<qkv_proj::Norm>" ["gains"] reads [@xs[0, 0] 2 x [256]] writes [@xs[0, 0] 2 x [256]]
         task.local "column" : "const Column" = "dense_column<qkv_proj, qkv_proj::In>(cta)"
         task.for "mtile" in 12 {
           task.local "sum" : "Fragment" = "{}"
@@ -70,7 +67,6 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
           task.compute "store_part<part>" ["place", "sum"] reads [] writes [@part[0, 0] 128 x [8]]
           task.signal @p_full
         }
-        task.release @x_free
       }
       task.role epilogue {
         task.for "mtile" in 12 {
@@ -82,7 +78,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
       }
     }
   }
-  task.kernel @layer "layer" target "sm_90a" sms 4 rows 2 smem 217088 {
+  task.kernel @layer "layer" target "sm_90a" sms 4 rows 2 smem 216960 {
     task.exchange @resid [2, 256] bf16 sentinel sets 3 slot 11 edge @resid_words
     task.exchange @qkv [2, 768] bf16 sentinel sets 3 slot 12 edge @qkv_words
     task.buffer @kv [2, 8192] bf16 global pages {slot = 0 : i64}
@@ -91,40 +87,37 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
     task.exchange @attn [2, 512] bf16 sentinel sets 2 slot 14 edge @attn_words
     task.buffer @g_q [1, 64] bf16 global immutable {checkpoint = "model.layers.{layer}.self_attn.q_norm.weight", slot = 2 : i64}
     task.buffer @g_k [1, 64] bf16 global immutable {checkpoint = "model.layers.{layer}.self_attn.k_norm.weight", slot = 3 : i64}
-    task.edge 0 @resid_words words epilogue -> poller, epilogue
+    task.edge 0 @resid_words words epilogue -> consumer, epilogue
     task.edge 1 @qkv_words words epilogue -> poller
     task.edge 2 @partials_words words consumer -> poller
-    task.edge 3 @attn_words words epilogue -> poller
-    task.edge 4 @mid_words words epilogue -> poller
-    task.edge 5 @logits_words words epilogue -> poller
+    task.edge 3 @attn_words words epilogue -> consumer
+    task.edge 4 @mid_words words epilogue -> consumer
+    task.edge 5 @logits_words words epilogue -> consumer
     task.edge 6 @act_words words epilogue -> poller
     task.edge 7 @w_full bytes producer -> consumer {offset = 0 : i64, slots = 9 : i64}
     task.edge 8 @w_free credit consumer -> producer {arrivals = 8 : i64, offset = 72 : i64, slots = 9 : i64}
-    task.ring @ring 9 x 16384 full @w_full free @w_free {offset = 69632 : i64}
+    task.ring @ring 9 x 16384 full @w_full free @w_free {offset = 69504 : i64}
     task.edge 9 @qkv_full mbarrier poller -> consumer {offset = 144 : i64, slots = 2 : i64}
     task.edge 10 @qkv_free credit consumer -> poller {arrivals = 8 : i64, offset = 160 : i64, slots = 2 : i64}
     task.edge 11 @mparts_full mbarrier poller -> epilogue {offset = 176 : i64, slots = 2 : i64}
     task.edge 12 @mparts_free credit epilogue -> poller {offset = 192 : i64, slots = 2 : i64}
-    task.edge 13 @x_full mbarrier poller -> consumer {offset = 208 : i64}
-    task.edge 14 @x_free credit consumer -> poller {arrivals = 8 : i64, offset = 216 : i64}
-    task.edge 15 @p_full mbarrier consumer -> epilogue {arrivals = 8 : i64, offset = 224 : i64, slots = 2 : i64}
-    task.edge 16 @p_free credit epilogue -> consumer {offset = 240 : i64, slots = 2 : i64}
-    task.edge 17 @logits_full mbarrier poller -> consumer {offset = 256 : i64}
-    task.edge 18 @routed mbarrier consumer -> producer, poller, epilogue {arrivals = 8 : i64, offset = 264 : i64}
-    task.edge 19 @act_full mbarrier poller -> consumer {offset = 272 : i64, slots = 8 : i64}
-    task.edge 20 @act_free credit consumer -> poller {arrivals = 8 : i64, offset = 336 : i64, slots = 8 : i64}
-    task.buffer @qkv_in [2, 384] bf16 smem scratch {guard = @qkv_full, offset = 512 : i64, slots = 2 : i64, type = "SlottedRows<$offset, $rows, 768, $slots>"}
-    task.buffer @q_rows [8, 64] bf16 smem scratch {offset = 3584 : i64, row_bytes = 160 : i64, type = "SlottedRows<$offset, $rows, 160, $slots>"}
-    task.buffer @tail [2, 2048] bf16 smem scratch {offset = 4864 : i64, type = "SlottedRows<$offset, $rows, 4096, $slots>"}
-    task.buffer @apart [64, 68] f32 smem scratch {offset = 13056 : i64, type = "SlottedRows<$offset, $rows, 272, $slots>"}
-    task.buffer @mparts [32, 88] f32 smem scratch {guard = @mparts_full, offset = 30464 : i64, slots = 2 : i64, type = "SlottedRows<$offset, $rows, 352, $slots>"}
-    task.buffer @xs [2, 512] bf16 smem scratch {guard = @x_full, offset = 52992 : i64, row_bytes = 1056 : i64, type = "Rows<$offset, $rows, $cols>"}
-    task.buffer @part [128, 8] f32 smem scratch {guard = @p_full, offset = 55168 : i64, slots = 2 : i64, type = "Part<$offset, $slots>"}
-    task.buffer @o_proj_kept [2, 64] bf16 smem scratch {offset = 63360 : i64, type = "WordRows<$offset, $rows, 32>"}
-    task.buffer @logits_rows [2, 16] f32 smem scratch {offset = 63616 : i64, type = "WordRows<$offset, $rows, $cols>"}
-    task.buffer @routing [1, 44] i32 smem scratch {offset = 63744 : i64, type = "SlottedRows<$offset, $rows, 176, $slots>"}
-    task.buffer @act_rows [2, 128] bf16 smem scratch {guard = @act_full, offset = 64000 : i64, row_bytes = 288 : i64, slots = 8 : i64, type = "SlottedRows<$offset, $rows, 288, $slots>"}
-    task.buffer @down_rows [8, 64] bf16 smem scratch {offset = 68608 : i64, type = "WordRows<$offset, $rows, 32>"}
+    task.edge 13 @p_full mbarrier consumer -> epilogue {arrivals = 8 : i64, offset = 208 : i64, slots = 2 : i64}
+    task.edge 14 @p_free credit epilogue -> consumer {offset = 224 : i64, slots = 2 : i64}
+    task.edge 15 @routed mbarrier consumer -> producer, poller, epilogue {arrivals = 8 : i64, offset = 240 : i64}
+    task.edge 16 @act_full mbarrier poller -> consumer {offset = 248 : i64, slots = 8 : i64}
+    task.edge 17 @act_free credit consumer -> poller {arrivals = 8 : i64, offset = 312 : i64, slots = 8 : i64}
+    task.buffer @qkv_in [2, 384] bf16 smem scratch {guard = @qkv_full, offset = 384 : i64, slots = 2 : i64, type = "SlottedRows<$offset, $rows, 768, $slots>"}
+    task.buffer @q_rows [8, 64] bf16 smem scratch {offset = 3456 : i64, row_bytes = 160 : i64, type = "SlottedRows<$offset, $rows, 160, $slots>"}
+    task.buffer @tail [2, 2048] bf16 smem scratch {offset = 4736 : i64, type = "SlottedRows<$offset, $rows, 4096, $slots>"}
+    task.buffer @apart [64, 68] f32 smem scratch {offset = 12928 : i64, type = "SlottedRows<$offset, $rows, 272, $slots>"}
+    task.buffer @mparts [32, 88] f32 smem scratch {guard = @mparts_full, offset = 30336 : i64, slots = 2 : i64, type = "SlottedRows<$offset, $rows, 352, $slots>"}
+    task.buffer @xs [2, 512] bf16 smem scratch {offset = 52864 : i64, row_bytes = 1056 : i64, type = "Rows<$offset, $rows, $cols>"}
+    task.buffer @part [128, 8] f32 smem scratch {guard = @p_full, offset = 55040 : i64, slots = 2 : i64, type = "Part<$offset, $slots>"}
+    task.buffer @o_proj_kept [2, 64] bf16 smem scratch {offset = 63232 : i64, type = "WordRows<$offset, $rows, 32>"}
+    task.buffer @logits_rows [2, 16] f32 smem scratch {offset = 63488 : i64, type = "WordRows<$offset, $rows, $cols>"}
+    task.buffer @routing [1, 44] i32 smem scratch {offset = 63616 : i64, type = "SlottedRows<$offset, $rows, 176, $slots>"}
+    task.buffer @act_rows [2, 128] bf16 smem scratch {guard = @act_full, offset = 63872 : i64, row_bytes = 288 : i64, slots = 8 : i64, type = "SlottedRows<$offset, $rows, 288, $slots>"}
+    task.buffer @down_rows [8, 64] bf16 smem scratch {offset = 68480 : i64, type = "WordRows<$offset, $rows, 32>"}
     task.symbol @attention_tiles in 0 to 32 per_sm = "AttentionTiles<attention>(*cta.args.step, cta.sm).count()"
     task.symbol @full_pieces in 0 to 4 per_sm = "full_pieces<attention>(tile)"
     task.table @attention_tile size 128 partition = "tile"
@@ -132,11 +125,12 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
     task.table @kv_new size 128 injective = "units of a tile with new positions"
     task.symbol @active in 0 to 8 after @routed = "platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active)"
     task.table @expert_id size 16 uniform = "routing_table<top_k>(cta)->expert"
-    task.stage @attention attention reads [@qkv[0, 0] 2 x [768] previous, @kv[0, 0] 2 x [8192]] writes [@partials[0, 0] 512 x [66], @kv[0, 0] 2 x [8192]] config {Apart = @apart, Mparts = @mparts, QkvIn = @qkv_in, Query = @q_rows, Tail = @tail, base = "Attention<Config, 2, 8, 2, 64, 64, 1, QkNorm::weighted, 1.00000000e-06f, 1.25000000e-01f, kv, inv_freq, g_q, g_k>", eps = 9.9999999999999995E-7 : f64, head_dim = 64 : i64, inv_freq = @inv_freq, k_gain = @g_k, kv_heads = 2 : i64, max_positions = 4096 : i64, merge_parts = 1 : i64, q_gain = @g_q, q_heads = 8 : i64, qk_norm = "head", rope_theta = 1.000000e+06 : f64, scale = 1.250000e-01 : f64} source "moe.attention" attributes {stream = {bytes = 8192 : i64, order = ["tile", "piece"], piece = 8192 : i64}} {
+    task.stage @attention attention reads [@qkv[0, 0] 2 x [768] previous, @kv[0, 0] 2 x [8192]] writes [@partials[0, 0] 512 x [66], @kv[0, 0] 2 x [8192]] config {Apart = @apart, Mparts = @mparts, QkvIn = @qkv_in, Query = @q_rows, Tail = @tail, base = "Attention<Config, 2, 8, 2, 64, 64, 1, QkNorm::weighted, 1.00000000e-06f, 1.25000000e-01f, kv, inv_freq, g_q, g_k>", eps = 9.9999999999999995E-7 : f64, head_dim = 64 : i64, inv_freq = @inv_freq, k_gain = @g_k, kv_heads = 2 : i64, max_positions = 4096 : i64, merge_parts = 1 : i64, q_gain = @g_q, q_heads = 8 : i64, qk_norm = "head", rope_theta = 1.000000e+06 : f64, scale = 1.250000e-01 : f64} source "moe.attention" attributes {stream = {bytes = 8192 : i64, order = ["tile", "piece"], piece = 8192 : i64, window = 4 : i64}} {
       task.role producer {
         task.for "tile" in @attention_tiles iterate "AttentionTiles<attention>" {
           task.for "piece" in @full_pieces {
             task.acquire @w_free
+            task.pace @w_full window 4
             task.copy "copy_units<attention, ring, w_full>" ["tile", "piece"] @kv[d1 * 4 + d2, 0, 0] 1 x [4096] table @kv_piece to @ring signals @w_full
           }
         }
@@ -196,22 +190,20 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
     }
     task.weights @w_o n 256 k 512 slot 4 rows ["model.layers.{layer}.self_attn.o_proj.weight"]
     task.exchange @mid [2, 256] bf16 sentinel sets 2 slot 15 edge @mid_words
-    task.stage @o_proj linear tiles 4 sms 4 assign #map reads [@attn[0, 0] 2 x [512], @w_o[d0 * 32, 0] 32 x [1], @resid[0, d0 * 64] 2 x [64] previous] writes [@mid[0, d0 * 64] 2 x [64]] config {In = "Rows<xs::kOffset, Config::kRows, 512>", base = "Linear<w_o, 256, 512, 32>", epilogue = "residual", k = 512 : i64, n = 256 : i64, norm = "none", unit = 32 : i64} source "moe.linear" attributes {depends = [@merge], stream = {bytes = 65536 : i64, order = ["mtile", "block"], piece = 16384 : i64}} {
+    task.stage @o_proj linear tiles 4 sms 4 assign #map reads [@attn[0, 0] 2 x [512], @w_o[d0 * 32, 0] 32 x [1], @resid[0, d0 * 64] 2 x [64] previous] writes [@mid[0, d0 * 64] 2 x [64]] config {In = "Rows<xs::kOffset, Config::kRows, 512>", base = "Linear<w_o, 256, 512, 32>", epilogue = "residual", k = 512 : i64, n = 256 : i64, norm = "none", unit = 32 : i64} source "moe.linear" attributes {depends = [@merge], stream = {bytes = 65536 : i64, order = ["mtile", "block"], piece = 16384 : i64, window = 2 : i64}} {
       task.role producer {
         task.for "mtile" in 4 {
           task.for "block" in 1 {
             task.acquire @w_free
+            task.pace @w_full window 2
             task.copy "copy_piece<w_full, ring, o_proj>" ["mtile", "block"] @w_o[d0 * 32 + d1 * 8, d2] 8 x [1] to @ring signals @w_full
           }
         }
       }
-      task.role poller {
-        task.acquire @x_free
-        task.poll "poll_rows<attn_words, o_proj::In>" [] waits @attn_words reads [@attn[0, 0] 2 x [512]] writes [@xs[0, 0] 2 x [512]]
-        task.signal @x_full
-      }
       task.role consumer {
-        task.wait @x_full
+        task.launch_wait
+        task.refill @xs
+        task.poll "poll_chunk<attn_words, o_proj::In>" [] waits @attn_words reads [@attn[0, 0] 2 x [512]] writes [@xs[0, 0] 2 x [512]]
         task.local "column" : "const Column" = "dense_column<o_proj, o_proj::In>(cta)"
         task.for "mtile" in 4 {
           task.local "sum" : "Fragment" = "{}"
@@ -224,7 +216,6 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
           task.compute "store_part<part>" ["place", "sum"] reads [] writes [@part[0, 0] 128 x [8]]
           task.signal @p_full
         }
-        task.release @x_free
       }
       task.role epilogue {
         task.poll "fetch_slice<o_proj, Previous<resid_words>, o_proj_kept>" [] waits @resid_words reads [@resid[0, d0 * 64] 2 x [64] previous] writes [@o_proj_kept[0, 0] 2 x [64]]
@@ -239,23 +230,21 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
     task.weights @w_router n 16 k 256 slot 5 rows ["model.layers.{layer}.mlp.gate.weight"]
     task.exchange @logits [2, 16] f32 sentinel sets 2 slot 16 edge @logits_words
     task.buffer @g_mlp [1, 256] bf16 global immutable {checkpoint = "model.layers.{layer}.post_attention_layernorm.weight", slot = 6 : i64}
-    task.stage @router linear tiles 4 sms 4 assign #map reads [@mid[0, 0] 2 x [256], @w_router[d0 * 2, 0] 2 x [1]] writes [@logits[0, d0 * 4] 2 x [4]] config {In = "Rows<xs::kOffset, Config::kRows, 256>", Norm = "RmsNorm<In, g_mlp, 1.00000000e-06f>", base = "Linear<w_router, 16, 256, 2>", epilogue = "logits", eps = 9.9999999999999995E-7 : f64, gain = @g_mlp, k = 256 : i64, n = 16 : i64, norm = "rms", unit = 2 : i64} source "moe.router" attributes {depends = [@o_proj], stream = {bytes = 2048 : i64, order = ["mtile", "block"], piece = 2048 : i64}} {
+    task.stage @router linear tiles 4 sms 4 assign #map reads [@mid[0, 0] 2 x [256], @w_router[d0 * 2, 0] 2 x [1]] writes [@logits[0, d0 * 4] 2 x [4]] config {In = "Rows<xs::kOffset, Config::kRows, 256>", Norm = "RmsNorm<In, g_mlp, 1.00000000e-06f>", base = "Linear<w_router, 16, 256, 2>", epilogue = "logits", eps = 9.9999999999999995E-7 : f64, gain = @g_mlp, k = 256 : i64, n = 16 : i64, norm = "rms", unit = 2 : i64} source "moe.router" attributes {depends = [@o_proj], stream = {bytes = 2048 : i64, order = ["mtile", "block"], piece = 2048 : i64, window = 16 : i64}} {
       task.role producer {
         task.for "mtile" in 1 {
           task.for "block" in 1 {
             task.acquire @w_free
+            task.pace @w_full window 9
             task.copy "copy_piece<w_full, ring, router>" ["mtile", "block"] @w_router[d0 * 2 + d1 * 8, d2] 2 x [1] to @ring signals @w_full
           }
         }
       }
-      task.role poller {
-        task.acquire @x_free
-        task.poll "poll_rows<mid_words, router::In>" [] waits @mid_words reads [@mid[0, 0] 2 x [256]] writes [@xs[0, 0] 2 x [256]]
-        task.signal @x_full
-      }
       task.role consumer {
-        task.wait @x_full
-        task.compute "rms_norm<router::Norm>" [] reads [@xs[0, 0] 2 x [256], @g_mlp[0, 0] 1 x [256]] writes [@xs[0, 0] 2 x [256]]
+        task.compute "load_gains<router::Norm>" [] reads [@g_mlp[0, 0] 1 x [256]] writes [] {result = "const auto gains"}
+        task.refill @xs
+        task.poll "poll_chunk<mid_words, router::In>" [] waits @mid_words reads [@mid[0, 0] 2 x [256]] writes [@xs[0, 0] 2 x [256]]
+        task.compute "rms_norm<router::Norm>" ["gains"] reads [@xs[0, 0] 2 x [256]] writes [@xs[0, 0] 2 x [256]]
         task.local "column" : "const Column" = "dense_column<router, router::In>(cta)"
         task.for "mtile" in 1 {
           task.local "sum" : "Fragment" = "{}"
@@ -280,8 +269,6 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
     }
     task.stage @top_k top_k reads [@logits[0, 0] 2 x [16]] writes [] config {Logits = @logits_rows, Routing = @routing, base = "TopK<Config, 16, 4, ExpertWeights::softmax_renormalised, 1.0f, -1, -1, -1, 0>", experts = 16 : i64, k = 4 : i64, renormalize = true, score = "softmax"} source "moe.top_k" attributes {depends = [@router]} {
       task.role poller {
-        task.poll "poll_rows<logits_words, logits_rows>" [] waits @logits_words reads [@logits[0, 0] 2 x [16]] writes [@logits_rows[0, 0] 2 x [16]]
-        task.signal @logits_full
         task.wait @routed
       }
       task.role producer {
@@ -291,7 +278,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
         task.wait @routed
       }
       task.role consumer {
-        task.wait @logits_full
+        task.poll "poll_own_row<logits_words, logits_rows>" [] waits @logits_words reads [@logits[0, 0] 2 x [16]] writes [@logits_rows[0, 0] 2 x [16]]
         task.compute "select_experts<top_k>" [] reads [@logits_rows[0, 0] 2 x [16]] writes [@routing[0, 0] 1 x [44]]
         task.compute "group_experts<top_k>" [] reads [@routing[0, 0] 1 x [44]] writes [@routing[0, 0] 1 x [44]]
         task.signal @routed
@@ -299,13 +286,14 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
     }
     task.weights @w_up n 256 k 256 slot 7 gate_up ["model.layers.{layer}.mlp.experts.{expert}.gate_proj.weight", "model.layers.{layer}.mlp.experts.{expert}.up_proj.weight"] {experts = 16 : i64}
     task.exchange @act [8, 128] bf16 sentinel sets 2 slot 17 edge @act_words
-    task.stage @expert_up expert_up tiles 4 sms 4 assign #map reads [@w_up[d0 * 32, 0] 32 x [1]] writes [@act[0, d0 * 32] 8 x [32]] config {In = "Rows<xs::kOffset, Config::kRows, 256>", activation = "silu", base = "Linear<w_up, 256, 256, 32>", experts = 16 : i64, k = 256 : i64, n = 256 : i64, shares_input = @router, top_k = 4 : i64, unit = 32 : i64} source "moe.expert_gate_up" attributes {stream = {bytes = 32768 : i64, order = ["expert", "mtile", "block"], piece = 8192 : i64}} {
+    task.stage @expert_up expert_up tiles 4 sms 4 assign #map reads [@w_up[d0 * 32, 0] 32 x [1]] writes [@act[0, d0 * 32] 8 x [32]] config {In = "Rows<xs::kOffset, Config::kRows, 256>", activation = "silu", base = "Linear<w_up, 256, 256, 32>", experts = 16 : i64, k = 256 : i64, n = 256 : i64, shares_input = @router, top_k = 4 : i64, unit = 32 : i64} source "moe.expert_gate_up" attributes {stream = {bytes = 32768 : i64, order = ["expert", "mtile", "block"], piece = 8192 : i64, window = 6 : i64}} {
       task.role producer {
         task.for "entry" in @active {
           task.compute "active_expert<top_k>" ["entry"] reads [@routing[0, 0] 1 x [44]] writes [] {result = "const ActiveExpert expert"}
           task.for "mtile" in 4 {
             task.for "block" in 1 {
               task.acquire @w_free
+              task.pace @w_full window 6
               task.copy "copy_piece<w_full, ring, expert_up>" ["mtile", "block", "expert.id"] @w_up[d1, d0 * 32 + d2 * 8, d3] 8 x [1] table @expert_id to @ring signals @w_full
             }
           }
@@ -327,7 +315,6 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
             task.signal @p_full
           }
         }
-        task.release @x_free
       }
       task.role epilogue {
         task.for "entry" in @active {
@@ -342,13 +329,14 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
       }
     }
     task.weights @w_down n 256 k 128 slot 8 rows ["model.layers.{layer}.mlp.experts.{expert}.down_proj.weight"] {experts = 16 : i64}
-    task.stage @expert_down expert_down tiles 4 sms 4 assign #map reads [@act[0, 0] 8 x [128], @w_down[d0 * 32, 0] 32 x [1], @mid[0, d0 * 64] 2 x [64]] writes [@resid[0, d0 * 64] 2 x [64]] config {base = "Linear<w_down, 256, 128, 32>", epilogue = "combine_residual", experts = 16 : i64, k = 128 : i64, n = 256 : i64, top_k = 4 : i64, unit = 32 : i64} source "moe.expert_down" attributes {depends = [@o_proj, @expert_up], kept = @o_proj, stream = {bytes = 16384 : i64, order = ["expert", "mtile", "block"], piece = 4096 : i64}} {
+    task.stage @expert_down expert_down tiles 4 sms 4 assign #map reads [@act[0, 0] 8 x [128], @w_down[d0 * 32, 0] 32 x [1], @mid[0, d0 * 64] 2 x [64]] writes [@resid[0, d0 * 64] 2 x [64]] config {base = "Linear<w_down, 256, 128, 32>", epilogue = "combine_residual", experts = 16 : i64, k = 128 : i64, n = 256 : i64, top_k = 4 : i64, unit = 32 : i64} source "moe.expert_down" attributes {depends = [@o_proj, @expert_up], kept = @o_proj, stream = {bytes = 16384 : i64, order = ["expert", "mtile", "block"], piece = 4096 : i64, window = 12 : i64}} {
       task.role producer {
         task.for "entry" in @active {
           task.compute "active_expert<top_k>" ["entry"] reads [@routing[0, 0] 1 x [44]] writes [] {result = "const ActiveExpert expert"}
           task.for "mtile" in 4 {
             task.for "block" in 1 {
               task.acquire @w_free
+              task.pace @w_full window 9
               task.copy "copy_piece<w_full, ring, expert_down>" ["mtile", "block", "expert.id"] @w_down[d1, d0 * 32 + d2 * 8, d3] 8 x [1] table @expert_id to @ring signals @w_full
             }
           }
@@ -397,23 +385,21 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
     }
     task.weights @w_qkv n 768 k 256 slot 9 rows ["model.layers.{layer}.self_attn.q_proj.weight", "model.layers.{layer}.self_attn.k_proj.weight", "model.layers.{layer}.self_attn.v_proj.weight"] {layer_offset = 1 : i64}
     task.buffer @g_attn [1, 256] bf16 global immutable {checkpoint = "model.layers.{layer}.input_layernorm.weight", layer_offset = 1 : i64, slot = 10 : i64}
-    task.stage @qkv_proj linear tiles 4 sms 4 assign #map reads [@resid[0, 0] 2 x [256], @w_qkv[d0 * 96, 0] 96 x [1]] writes [@qkv[0, d0 * 192] 2 x [192]] config {In = "Rows<xs::kOffset, Config::kRows, 256>", Norm = "RmsNorm<In, g_attn, 1.00000000e-06f>", base = "Linear<w_qkv, 768, 256, 96>", epilogue = "qkv", eps = 9.9999999999999995E-7 : f64, gain = @g_attn, k = 256 : i64, n = 768 : i64, norm = "rms", unit = 96 : i64} source "moe.qkv_proj" attributes {depends = [@expert_down], stream = {bytes = 98304 : i64, order = ["mtile", "block"], piece = 8192 : i64}} {
+    task.stage @qkv_proj linear tiles 4 sms 4 assign #map reads [@resid[0, 0] 2 x [256], @w_qkv[d0 * 96, 0] 96 x [1]] writes [@qkv[0, d0 * 192] 2 x [192]] config {In = "Rows<xs::kOffset, Config::kRows, 256>", Norm = "RmsNorm<In, g_attn, 1.00000000e-06f>", base = "Linear<w_qkv, 768, 256, 96>", epilogue = "qkv", eps = 9.9999999999999995E-7 : f64, gain = @g_attn, k = 256 : i64, n = 768 : i64, norm = "rms", unit = 96 : i64} source "moe.qkv_proj" attributes {depends = [@expert_down], stream = {bytes = 98304 : i64, order = ["mtile", "block"], piece = 8192 : i64, window = 4 : i64}} {
       task.role producer {
         task.for "mtile" in 12 {
           task.for "block" in 1 {
             task.acquire @w_free
+            task.pace @w_full window 4
             task.copy "copy_piece<w_full, ring, qkv_proj>" ["mtile", "block"] @w_qkv[d0 * 96 + d1 * 8, d2] 8 x [1] to @ring signals @w_full
           }
         }
       }
-      task.role poller {
-        task.acquire @x_free
-        task.poll "poll_rows<resid_words, qkv_proj::In>" [] waits @resid_words reads [@resid[0, 0] 2 x [256]] writes [@xs[0, 0] 2 x [256]]
-        task.signal @x_full
-      }
       task.role consumer {
-        task.wait @x_full
-        task.compute "rms_norm<qkv_proj::Norm>" [] reads [@xs[0, 0] 2 x [256], @g_attn[0, 0] 1 x [256]] writes [@xs[0, 0] 2 x [256]]
+        task.compute "load_gains<qkv_proj::Norm>" [] reads [@g_attn[0, 0] 1 x [256]] writes [] {result = "const auto gains"}
+        task.refill @xs
+        task.poll "poll_chunk<resid_words, qkv_proj::In>" [] waits @resid_words reads [@resid[0, 0] 2 x [256]] writes [@xs[0, 0] 2 x [256]]
+        task.compute "rms_norm<qkv_proj::Norm>" ["gains"] reads [@xs[0, 0] 2 x [256]] writes [@xs[0, 0] 2 x [256]]
         task.local "column" : "const Column" = "dense_column<qkv_proj, qkv_proj::In>(cta)"
         task.for "mtile" in 12 {
           task.local "sum" : "Fragment" = "{}"
@@ -426,7 +412,6 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
           task.compute "store_part<part>" ["place", "sum"] reads [] writes [@part[0, 0] 128 x [8]]
           task.signal @p_full
         }
-        task.release @x_free
       }
       task.role epilogue {
         task.for "mtile" in 12 {
@@ -438,7 +423,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
       }
     }
   }
-  task.kernel @last "last" target "sm_90a" sms 4 rows 2 smem 217088 {
+  task.kernel @last "last" target "sm_90a" sms 4 rows 2 smem 216960 {
     task.exchange @resid [2, 256] bf16 sentinel sets 3 slot 12 edge @resid_words
     task.exchange @qkv [2, 768] bf16 sentinel sets 3 slot 13 edge @qkv_words
     task.buffer @kv [2, 8192] bf16 global pages {slot = 0 : i64}
@@ -447,40 +432,37 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
     task.exchange @attn [2, 512] bf16 sentinel sets 2 slot 15 edge @attn_words
     task.buffer @g_q [1, 64] bf16 global immutable {checkpoint = "model.layers.{layer}.self_attn.q_norm.weight", slot = 2 : i64}
     task.buffer @g_k [1, 64] bf16 global immutable {checkpoint = "model.layers.{layer}.self_attn.k_norm.weight", slot = 3 : i64}
-    task.edge 0 @resid_words words epilogue -> poller, epilogue
+    task.edge 0 @resid_words words epilogue -> consumer, epilogue
     task.edge 1 @qkv_words words epilogue -> poller
     task.edge 2 @partials_words words consumer -> poller
-    task.edge 3 @attn_words words epilogue -> poller
-    task.edge 4 @mid_words words epilogue -> poller
-    task.edge 5 @logits_words words epilogue -> poller
+    task.edge 3 @attn_words words epilogue -> consumer
+    task.edge 4 @mid_words words epilogue -> consumer
+    task.edge 5 @logits_words words epilogue -> consumer
     task.edge 6 @act_words words epilogue -> poller
     task.edge 7 @w_full bytes producer -> consumer {offset = 0 : i64, slots = 9 : i64}
     task.edge 8 @w_free credit consumer -> producer {arrivals = 8 : i64, offset = 72 : i64, slots = 9 : i64}
-    task.ring @ring 9 x 16384 full @w_full free @w_free {offset = 69632 : i64}
+    task.ring @ring 9 x 16384 full @w_full free @w_free {offset = 69504 : i64}
     task.edge 9 @qkv_full mbarrier poller -> consumer {offset = 144 : i64, slots = 2 : i64}
     task.edge 10 @qkv_free credit consumer -> poller {arrivals = 8 : i64, offset = 160 : i64, slots = 2 : i64}
     task.edge 11 @mparts_full mbarrier poller -> epilogue {offset = 176 : i64, slots = 2 : i64}
     task.edge 12 @mparts_free credit epilogue -> poller {offset = 192 : i64, slots = 2 : i64}
-    task.edge 13 @x_full mbarrier poller -> consumer {offset = 208 : i64}
-    task.edge 14 @x_free credit consumer -> poller {arrivals = 8 : i64, offset = 216 : i64}
-    task.edge 15 @p_full mbarrier consumer -> epilogue {arrivals = 8 : i64, offset = 224 : i64, slots = 2 : i64}
-    task.edge 16 @p_free credit epilogue -> consumer {offset = 240 : i64, slots = 2 : i64}
-    task.edge 17 @logits_full mbarrier poller -> consumer {offset = 256 : i64}
-    task.edge 18 @routed mbarrier consumer -> producer, poller, epilogue {arrivals = 8 : i64, offset = 264 : i64}
-    task.edge 19 @act_full mbarrier poller -> consumer {offset = 272 : i64, slots = 8 : i64}
-    task.edge 20 @act_free credit consumer -> poller {arrivals = 8 : i64, offset = 336 : i64, slots = 8 : i64}
-    task.buffer @qkv_in [2, 384] bf16 smem scratch {guard = @qkv_full, offset = 512 : i64, slots = 2 : i64, type = "SlottedRows<$offset, $rows, 768, $slots>"}
-    task.buffer @q_rows [8, 64] bf16 smem scratch {offset = 3584 : i64, row_bytes = 160 : i64, type = "SlottedRows<$offset, $rows, 160, $slots>"}
-    task.buffer @tail [2, 2048] bf16 smem scratch {offset = 4864 : i64, type = "SlottedRows<$offset, $rows, 4096, $slots>"}
-    task.buffer @apart [64, 68] f32 smem scratch {offset = 13056 : i64, type = "SlottedRows<$offset, $rows, 272, $slots>"}
-    task.buffer @mparts [32, 88] f32 smem scratch {guard = @mparts_full, offset = 30464 : i64, slots = 2 : i64, type = "SlottedRows<$offset, $rows, 352, $slots>"}
-    task.buffer @xs [2, 512] bf16 smem scratch {guard = @x_full, offset = 52992 : i64, row_bytes = 1056 : i64, type = "Rows<$offset, $rows, $cols>"}
-    task.buffer @part [128, 8] f32 smem scratch {guard = @p_full, offset = 55168 : i64, slots = 2 : i64, type = "Part<$offset, $slots>"}
-    task.buffer @o_proj_kept [2, 64] bf16 smem scratch {offset = 63360 : i64, type = "WordRows<$offset, $rows, 32>"}
-    task.buffer @logits_rows [2, 16] f32 smem scratch {offset = 63616 : i64, type = "WordRows<$offset, $rows, $cols>"}
-    task.buffer @routing [1, 44] i32 smem scratch {offset = 63744 : i64, type = "SlottedRows<$offset, $rows, 176, $slots>"}
-    task.buffer @act_rows [2, 128] bf16 smem scratch {guard = @act_full, offset = 64000 : i64, row_bytes = 288 : i64, slots = 8 : i64, type = "SlottedRows<$offset, $rows, 288, $slots>"}
-    task.buffer @down_rows [8, 64] bf16 smem scratch {offset = 68608 : i64, type = "WordRows<$offset, $rows, 32>"}
+    task.edge 13 @p_full mbarrier consumer -> epilogue {arrivals = 8 : i64, offset = 208 : i64, slots = 2 : i64}
+    task.edge 14 @p_free credit epilogue -> consumer {offset = 224 : i64, slots = 2 : i64}
+    task.edge 15 @routed mbarrier consumer -> producer, poller, epilogue {arrivals = 8 : i64, offset = 240 : i64}
+    task.edge 16 @act_full mbarrier poller -> consumer {offset = 248 : i64, slots = 8 : i64}
+    task.edge 17 @act_free credit consumer -> poller {arrivals = 8 : i64, offset = 312 : i64, slots = 8 : i64}
+    task.buffer @qkv_in [2, 384] bf16 smem scratch {guard = @qkv_full, offset = 384 : i64, slots = 2 : i64, type = "SlottedRows<$offset, $rows, 768, $slots>"}
+    task.buffer @q_rows [8, 64] bf16 smem scratch {offset = 3456 : i64, row_bytes = 160 : i64, type = "SlottedRows<$offset, $rows, 160, $slots>"}
+    task.buffer @tail [2, 2048] bf16 smem scratch {offset = 4736 : i64, type = "SlottedRows<$offset, $rows, 4096, $slots>"}
+    task.buffer @apart [64, 68] f32 smem scratch {offset = 12928 : i64, type = "SlottedRows<$offset, $rows, 272, $slots>"}
+    task.buffer @mparts [32, 88] f32 smem scratch {guard = @mparts_full, offset = 30336 : i64, slots = 2 : i64, type = "SlottedRows<$offset, $rows, 352, $slots>"}
+    task.buffer @xs [2, 512] bf16 smem scratch {offset = 52864 : i64, row_bytes = 1056 : i64, type = "Rows<$offset, $rows, $cols>"}
+    task.buffer @part [128, 8] f32 smem scratch {guard = @p_full, offset = 55040 : i64, slots = 2 : i64, type = "Part<$offset, $slots>"}
+    task.buffer @o_proj_kept [2, 64] bf16 smem scratch {offset = 63232 : i64, type = "WordRows<$offset, $rows, 32>"}
+    task.buffer @logits_rows [2, 16] f32 smem scratch {offset = 63488 : i64, type = "WordRows<$offset, $rows, $cols>"}
+    task.buffer @routing [1, 44] i32 smem scratch {offset = 63616 : i64, type = "SlottedRows<$offset, $rows, 176, $slots>"}
+    task.buffer @act_rows [2, 128] bf16 smem scratch {guard = @act_full, offset = 63872 : i64, row_bytes = 288 : i64, slots = 8 : i64, type = "SlottedRows<$offset, $rows, 288, $slots>"}
+    task.buffer @down_rows [8, 64] bf16 smem scratch {offset = 68480 : i64, type = "WordRows<$offset, $rows, 32>"}
     task.symbol @attention_tiles in 0 to 32 per_sm = "AttentionTiles<attention>(*cta.args.step, cta.sm).count()"
     task.symbol @full_pieces in 0 to 4 per_sm = "full_pieces<attention>(tile)"
     task.table @attention_tile size 128 partition = "tile"
@@ -489,11 +471,12 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
     task.symbol @active in 0 to 8 after @routed = "platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active)"
     task.table @expert_id size 16 uniform = "routing_table<top_k>(cta)->expert"
     task.buffer @candidates [2, 8] i32 global written {slot = 19 : i64}
-    task.stage @attention attention reads [@qkv[0, 0] 2 x [768] previous, @kv[0, 0] 2 x [8192]] writes [@partials[0, 0] 512 x [66], @kv[0, 0] 2 x [8192]] config {Apart = @apart, Mparts = @mparts, QkvIn = @qkv_in, Query = @q_rows, Tail = @tail, base = "Attention<Config, 2, 8, 2, 64, 64, 1, QkNorm::weighted, 1.00000000e-06f, 1.25000000e-01f, kv, inv_freq, g_q, g_k>", eps = 9.9999999999999995E-7 : f64, head_dim = 64 : i64, inv_freq = @inv_freq, k_gain = @g_k, kv_heads = 2 : i64, max_positions = 4096 : i64, merge_parts = 1 : i64, q_gain = @g_q, q_heads = 8 : i64, qk_norm = "head", rope_theta = 1.000000e+06 : f64, scale = 1.250000e-01 : f64} source "moe.attention" attributes {stream = {bytes = 8192 : i64, order = ["tile", "piece"], piece = 8192 : i64}} {
+    task.stage @attention attention reads [@qkv[0, 0] 2 x [768] previous, @kv[0, 0] 2 x [8192]] writes [@partials[0, 0] 512 x [66], @kv[0, 0] 2 x [8192]] config {Apart = @apart, Mparts = @mparts, QkvIn = @qkv_in, Query = @q_rows, Tail = @tail, base = "Attention<Config, 2, 8, 2, 64, 64, 1, QkNorm::weighted, 1.00000000e-06f, 1.25000000e-01f, kv, inv_freq, g_q, g_k>", eps = 9.9999999999999995E-7 : f64, head_dim = 64 : i64, inv_freq = @inv_freq, k_gain = @g_k, kv_heads = 2 : i64, max_positions = 4096 : i64, merge_parts = 1 : i64, q_gain = @g_q, q_heads = 8 : i64, qk_norm = "head", rope_theta = 1.000000e+06 : f64, scale = 1.250000e-01 : f64} source "moe.attention" attributes {stream = {bytes = 8192 : i64, order = ["tile", "piece"], piece = 8192 : i64, window = 4 : i64}} {
       task.role producer {
         task.for "tile" in @attention_tiles iterate "AttentionTiles<attention>" {
           task.for "piece" in @full_pieces {
             task.acquire @w_free
+            task.pace @w_full window 4
             task.copy "copy_units<attention, ring, w_full>" ["tile", "piece"] @kv[d1 * 4 + d2, 0, 0] 1 x [4096] table @kv_piece to @ring signals @w_full
           }
         }
@@ -553,22 +536,20 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
     }
     task.weights @w_o n 256 k 512 slot 4 rows ["model.layers.{layer}.self_attn.o_proj.weight"]
     task.exchange @mid [2, 256] bf16 sentinel sets 2 slot 16 edge @mid_words
-    task.stage @o_proj linear tiles 4 sms 4 assign #map reads [@attn[0, 0] 2 x [512], @w_o[d0 * 32, 0] 32 x [1], @resid[0, d0 * 64] 2 x [64] previous] writes [@mid[0, d0 * 64] 2 x [64]] config {In = "Rows<xs::kOffset, Config::kRows, 512>", base = "Linear<w_o, 256, 512, 32>", epilogue = "residual", k = 512 : i64, n = 256 : i64, norm = "none", unit = 32 : i64} source "moe.linear" attributes {depends = [@merge], stream = {bytes = 65536 : i64, order = ["mtile", "block"], piece = 16384 : i64}} {
+    task.stage @o_proj linear tiles 4 sms 4 assign #map reads [@attn[0, 0] 2 x [512], @w_o[d0 * 32, 0] 32 x [1], @resid[0, d0 * 64] 2 x [64] previous] writes [@mid[0, d0 * 64] 2 x [64]] config {In = "Rows<xs::kOffset, Config::kRows, 512>", base = "Linear<w_o, 256, 512, 32>", epilogue = "residual", k = 512 : i64, n = 256 : i64, norm = "none", unit = 32 : i64} source "moe.linear" attributes {depends = [@merge], stream = {bytes = 65536 : i64, order = ["mtile", "block"], piece = 16384 : i64, window = 2 : i64}} {
       task.role producer {
         task.for "mtile" in 4 {
           task.for "block" in 1 {
             task.acquire @w_free
+            task.pace @w_full window 2
             task.copy "copy_piece<w_full, ring, o_proj>" ["mtile", "block"] @w_o[d0 * 32 + d1 * 8, d2] 8 x [1] to @ring signals @w_full
           }
         }
       }
-      task.role poller {
-        task.acquire @x_free
-        task.poll "poll_rows<attn_words, o_proj::In>" [] waits @attn_words reads [@attn[0, 0] 2 x [512]] writes [@xs[0, 0] 2 x [512]]
-        task.signal @x_full
-      }
       task.role consumer {
-        task.wait @x_full
+        task.launch_wait
+        task.refill @xs
+        task.poll "poll_chunk<attn_words, o_proj::In>" [] waits @attn_words reads [@attn[0, 0] 2 x [512]] writes [@xs[0, 0] 2 x [512]]
         task.local "column" : "const Column" = "dense_column<o_proj, o_proj::In>(cta)"
         task.for "mtile" in 4 {
           task.local "sum" : "Fragment" = "{}"
@@ -581,7 +562,6 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
           task.compute "store_part<part>" ["place", "sum"] reads [] writes [@part[0, 0] 128 x [8]]
           task.signal @p_full
         }
-        task.release @x_free
       }
       task.role epilogue {
         task.poll "fetch_slice<o_proj, Previous<resid_words>, o_proj_kept>" [] waits @resid_words reads [@resid[0, d0 * 64] 2 x [64] previous] writes [@o_proj_kept[0, 0] 2 x [64]]
@@ -596,23 +576,21 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
     task.weights @w_router n 16 k 256 slot 5 rows ["model.layers.{layer}.mlp.gate.weight"]
     task.exchange @logits [2, 16] f32 sentinel sets 2 slot 17 edge @logits_words
     task.buffer @g_mlp [1, 256] bf16 global immutable {checkpoint = "model.layers.{layer}.post_attention_layernorm.weight", slot = 6 : i64}
-    task.stage @router linear tiles 4 sms 4 assign #map reads [@mid[0, 0] 2 x [256], @w_router[d0 * 2, 0] 2 x [1]] writes [@logits[0, d0 * 4] 2 x [4]] config {In = "Rows<xs::kOffset, Config::kRows, 256>", Norm = "RmsNorm<In, g_mlp, 1.00000000e-06f>", base = "Linear<w_router, 16, 256, 2>", epilogue = "logits", eps = 9.9999999999999995E-7 : f64, gain = @g_mlp, k = 256 : i64, n = 16 : i64, norm = "rms", unit = 2 : i64} source "moe.router" attributes {depends = [@o_proj], stream = {bytes = 2048 : i64, order = ["mtile", "block"], piece = 2048 : i64}} {
+    task.stage @router linear tiles 4 sms 4 assign #map reads [@mid[0, 0] 2 x [256], @w_router[d0 * 2, 0] 2 x [1]] writes [@logits[0, d0 * 4] 2 x [4]] config {In = "Rows<xs::kOffset, Config::kRows, 256>", Norm = "RmsNorm<In, g_mlp, 1.00000000e-06f>", base = "Linear<w_router, 16, 256, 2>", epilogue = "logits", eps = 9.9999999999999995E-7 : f64, gain = @g_mlp, k = 256 : i64, n = 16 : i64, norm = "rms", unit = 2 : i64} source "moe.router" attributes {depends = [@o_proj], stream = {bytes = 2048 : i64, order = ["mtile", "block"], piece = 2048 : i64, window = 16 : i64}} {
       task.role producer {
         task.for "mtile" in 1 {
           task.for "block" in 1 {
             task.acquire @w_free
+            task.pace @w_full window 9
             task.copy "copy_piece<w_full, ring, router>" ["mtile", "block"] @w_router[d0 * 2 + d1 * 8, d2] 2 x [1] to @ring signals @w_full
           }
         }
       }
-      task.role poller {
-        task.acquire @x_free
-        task.poll "poll_rows<mid_words, router::In>" [] waits @mid_words reads [@mid[0, 0] 2 x [256]] writes [@xs[0, 0] 2 x [256]]
-        task.signal @x_full
-      }
       task.role consumer {
-        task.wait @x_full
-        task.compute "rms_norm<router::Norm>" [] reads [@xs[0, 0] 2 x [256], @g_mlp[0, 0] 1 x [256]] writes [@xs[0, 0] 2 x [256]]
+        task.compute "load_gains<router::Norm>" [] reads [@g_mlp[0, 0] 1 x [256]] writes [] {result = "const auto gains"}
+        task.refill @xs
+        task.poll "poll_chunk<mid_words, router::In>" [] waits @mid_words reads [@mid[0, 0] 2 x [256]] writes [@xs[0, 0] 2 x [256]]
+        task.compute "rms_norm<router::Norm>" ["gains"] reads [@xs[0, 0] 2 x [256]] writes [@xs[0, 0] 2 x [256]]
         task.local "column" : "const Column" = "dense_column<router, router::In>(cta)"
         task.for "mtile" in 1 {
           task.local "sum" : "Fragment" = "{}"
@@ -637,8 +615,6 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
     }
     task.stage @top_k top_k reads [@logits[0, 0] 2 x [16]] writes [] config {Logits = @logits_rows, Routing = @routing, base = "TopK<Config, 16, 4, ExpertWeights::softmax_renormalised, 1.0f, -1, -1, -1, 0>", experts = 16 : i64, k = 4 : i64, renormalize = true, score = "softmax"} source "moe.top_k" attributes {depends = [@router]} {
       task.role poller {
-        task.poll "poll_rows<logits_words, logits_rows>" [] waits @logits_words reads [@logits[0, 0] 2 x [16]] writes [@logits_rows[0, 0] 2 x [16]]
-        task.signal @logits_full
         task.wait @routed
       }
       task.role producer {
@@ -648,7 +624,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
         task.wait @routed
       }
       task.role consumer {
-        task.wait @logits_full
+        task.poll "poll_own_row<logits_words, logits_rows>" [] waits @logits_words reads [@logits[0, 0] 2 x [16]] writes [@logits_rows[0, 0] 2 x [16]]
         task.compute "select_experts<top_k>" [] reads [@logits_rows[0, 0] 2 x [16]] writes [@routing[0, 0] 1 x [44]]
         task.compute "group_experts<top_k>" [] reads [@routing[0, 0] 1 x [44]] writes [@routing[0, 0] 1 x [44]]
         task.signal @routed
@@ -656,13 +632,14 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
     }
     task.weights @w_up n 256 k 256 slot 7 gate_up ["model.layers.{layer}.mlp.experts.{expert}.gate_proj.weight", "model.layers.{layer}.mlp.experts.{expert}.up_proj.weight"] {experts = 16 : i64}
     task.exchange @act [8, 128] bf16 sentinel sets 2 slot 18 edge @act_words
-    task.stage @expert_up expert_up tiles 4 sms 4 assign #map reads [@w_up[d0 * 32, 0] 32 x [1]] writes [@act[0, d0 * 32] 8 x [32]] config {In = "Rows<xs::kOffset, Config::kRows, 256>", activation = "silu", base = "Linear<w_up, 256, 256, 32>", experts = 16 : i64, k = 256 : i64, n = 256 : i64, shares_input = @router, top_k = 4 : i64, unit = 32 : i64} source "moe.expert_gate_up" attributes {stream = {bytes = 32768 : i64, order = ["expert", "mtile", "block"], piece = 8192 : i64}} {
+    task.stage @expert_up expert_up tiles 4 sms 4 assign #map reads [@w_up[d0 * 32, 0] 32 x [1]] writes [@act[0, d0 * 32] 8 x [32]] config {In = "Rows<xs::kOffset, Config::kRows, 256>", activation = "silu", base = "Linear<w_up, 256, 256, 32>", experts = 16 : i64, k = 256 : i64, n = 256 : i64, shares_input = @router, top_k = 4 : i64, unit = 32 : i64} source "moe.expert_gate_up" attributes {stream = {bytes = 32768 : i64, order = ["expert", "mtile", "block"], piece = 8192 : i64, window = 6 : i64}} {
       task.role producer {
         task.for "entry" in @active {
           task.compute "active_expert<top_k>" ["entry"] reads [@routing[0, 0] 1 x [44]] writes [] {result = "const ActiveExpert expert"}
           task.for "mtile" in 4 {
             task.for "block" in 1 {
               task.acquire @w_free
+              task.pace @w_full window 6
               task.copy "copy_piece<w_full, ring, expert_up>" ["mtile", "block", "expert.id"] @w_up[d1, d0 * 32 + d2 * 8, d3] 8 x [1] table @expert_id to @ring signals @w_full
             }
           }
@@ -684,7 +661,6 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
             task.signal @p_full
           }
         }
-        task.release @x_free
       }
       task.role epilogue {
         task.for "entry" in @active {
@@ -699,13 +675,14 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
       }
     }
     task.weights @w_down n 256 k 128 slot 8 rows ["model.layers.{layer}.mlp.experts.{expert}.down_proj.weight"] {experts = 16 : i64}
-    task.stage @expert_down expert_down tiles 4 sms 4 assign #map reads [@act[0, 0] 8 x [128], @w_down[d0 * 32, 0] 32 x [1], @mid[0, d0 * 64] 2 x [64]] writes [@resid[0, d0 * 64] 2 x [64]] config {base = "Linear<w_down, 256, 128, 32>", epilogue = "combine_residual", experts = 16 : i64, k = 128 : i64, n = 256 : i64, top_k = 4 : i64, unit = 32 : i64} source "moe.expert_down" attributes {depends = [@o_proj, @expert_up], kept = @o_proj, stream = {bytes = 16384 : i64, order = ["expert", "mtile", "block"], piece = 4096 : i64}} {
+    task.stage @expert_down expert_down tiles 4 sms 4 assign #map reads [@act[0, 0] 8 x [128], @w_down[d0 * 32, 0] 32 x [1], @mid[0, d0 * 64] 2 x [64]] writes [@resid[0, d0 * 64] 2 x [64]] config {base = "Linear<w_down, 256, 128, 32>", epilogue = "combine_residual", experts = 16 : i64, k = 128 : i64, n = 256 : i64, top_k = 4 : i64, unit = 32 : i64} source "moe.expert_down" attributes {depends = [@o_proj, @expert_up], kept = @o_proj, stream = {bytes = 16384 : i64, order = ["expert", "mtile", "block"], piece = 4096 : i64, window = 12 : i64}} {
       task.role producer {
         task.for "entry" in @active {
           task.compute "active_expert<top_k>" ["entry"] reads [@routing[0, 0] 1 x [44]] writes [] {result = "const ActiveExpert expert"}
           task.for "mtile" in 4 {
             task.for "block" in 1 {
               task.acquire @w_free
+              task.pace @w_full window 9
               task.copy "copy_piece<w_full, ring, expert_down>" ["mtile", "block", "expert.id"] @w_down[d1, d0 * 32 + d2 * 8, d3] 8 x [1] table @expert_id to @ring signals @w_full
             }
           }
@@ -755,23 +732,21 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
     task.weights @w_head n 512 k 256 slot 9 rows ["lm_head.weight"]
     task.buffer @out [2, 512] f32 global written {slot = 10 : i64}
     task.buffer @g_final [1, 256] bf16 global immutable {checkpoint = "model.norm.weight", slot = 11 : i64}
-    task.stage @head linear tiles 4 sms 4 assign #map reads [@resid[0, 0] 2 x [256], @w_head[d0 * 64, 0] 64 x [1]] writes [@out[0, d0 * 128] 2 x [128]] config {In = "Rows<xs::kOffset, Config::kRows, 256>", Norm = "RmsNorm<In, g_final, 1.00000000e-06f>", base = "Linear<w_head, 512, 256, 64>", epilogue = "head", eps = 9.9999999999999995E-7 : f64, gain = @g_final, k = 256 : i64, n = 512 : i64, norm = "rms", unit = 64 : i64} source "moe.lm_head" attributes {depends = [@expert_down], stream = {bytes = 65536 : i64, order = ["mtile", "block"], piece = 8192 : i64}} {
+    task.stage @head linear tiles 4 sms 4 assign #map reads [@resid[0, 0] 2 x [256], @w_head[d0 * 64, 0] 64 x [1]] writes [@out[0, d0 * 128] 2 x [128]] config {In = "Rows<xs::kOffset, Config::kRows, 256>", Norm = "RmsNorm<In, g_final, 1.00000000e-06f>", base = "Linear<w_head, 512, 256, 64>", epilogue = "head", eps = 9.9999999999999995E-7 : f64, gain = @g_final, k = 256 : i64, n = 512 : i64, norm = "rms", unit = 64 : i64} source "moe.lm_head" attributes {depends = [@expert_down], stream = {bytes = 65536 : i64, order = ["mtile", "block"], piece = 8192 : i64, window = 8 : i64}} {
       task.role producer {
         task.for "mtile" in 8 {
           task.for "block" in 1 {
             task.acquire @w_free
+            task.pace @w_full window 8
             task.copy "copy_piece<w_full, ring, head>" ["mtile", "block"] @w_head[d0 * 64 + d1 * 8, d2] 8 x [1] to @ring signals @w_full
           }
         }
       }
-      task.role poller {
-        task.acquire @x_free
-        task.poll "poll_rows<resid_words, head::In>" [] waits @resid_words reads [@resid[0, 0] 2 x [256]] writes [@xs[0, 0] 2 x [256]]
-        task.signal @x_full
-      }
       task.role consumer {
-        task.wait @x_full
-        task.compute "rms_norm<head::Norm>" [] reads [@xs[0, 0] 2 x [256], @g_final[0, 0] 1 x [256]] writes [@xs[0, 0] 2 x [256]]
+        task.compute "load_gains<head::Norm>" [] reads [@g_final[0, 0] 1 x [256]] writes [] {result = "const auto gains"}
+        task.refill @xs
+        task.poll "poll_chunk<resid_words, head::In>" [] waits @resid_words reads [@resid[0, 0] 2 x [256]] writes [@xs[0, 0] 2 x [256]]
+        task.compute "rms_norm<head::Norm>" ["gains"] reads [@xs[0, 0] 2 x [256]] writes [@xs[0, 0] 2 x [256]]
         task.local "column" : "const Column" = "dense_column<head, head::In>(cta)"
         task.for "mtile" in 8 {
           task.local "sum" : "Fragment" = "{}"
@@ -784,7 +759,6 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
           task.compute "store_part<part>" ["place", "sum"] reads [] writes [@part[0, 0] 128 x [8]]
           task.signal @p_full
         }
-        task.release @x_free
       }
       task.role epilogue {
         task.local "best" : "BestRanks" = "{}"
