@@ -174,6 +174,12 @@ static void emitEdge(EdgeOp edge, const Twine &base, StringRef remark, Writer &o
   out.close("};");
 }
 
+bool isStream(KernelOp kernel, StringRef edge) {
+  return llvm::any_of(kernel.getOps<RingOp>(), [&](RingOp ring) {
+    return ring.getFull() == edge || ring.getFree() == edge;
+  });
+}
+
 /// The header's base of the edge of such an exchange.
 static StringRef baseOf(ExchangeOp exchange) {
   switch (exchange.getWord()) {
@@ -295,9 +301,12 @@ static FailureOr<std::string> aliasOf(StageOp stage, NamedAttribute member) {
                              << " to be a symbol or a type's text, but got " << member.getValue();
 }
 
-static LogicalResult emitStage(StageOp stage, Writer &out) {
+/// `number`: of the stage in the kernel.
+static LogicalResult emitStage(StageOp stage, int64_t number, Writer &out) {
   auto base = stage.getConfig().getAs<StringAttr>("base");
   SmallVector<std::string> members;
+  if (stage->getParentOfType<KernelOp>().getTrace())
+    members.push_back("static constexpr int kStage = " + std::to_string(number) + ";");
   auto collect = [&](bool constants) {
     for (NamedAttribute member : stage.getConfig()) {
       const StringRef key = member.getName();
@@ -338,6 +347,9 @@ LogicalResult emitDeclarations(KernelOp kernel, Writer &out) {
   out.line("static constexpr int kEdges = " + Twine(kernel.edges().size()) + ";");
   out.line("static constexpr int kWarps = " + Twine(kWarpsPerCta) + ";");
   out.line("static constexpr uint32_t kSharedBytes = " + Twine(*kernel.getSmemBytes()) + ";");
+  if (kernel.getTrace())
+    out.line("static constexpr int kTraceStages = " +
+             Twine(llvm::range_size(kernel.getOps<StageOp>())) + ";");
   out.close("};");
   out.line("using Cta = megalith::Cta<Config>;");
   out.blank();
@@ -349,8 +361,8 @@ LogicalResult emitDeclarations(KernelOp kernel, Writer &out) {
     return failure();
   out.blank();
   out.comment("Stages");
-  for (auto stage : kernel.getOps<StageOp>())
-    if (failed(emitStage(stage, out)))
+  for (auto [number, stage] : llvm::enumerate(kernel.getOps<StageOp>()))
+    if (failed(emitStage(stage, number, out)))
       return failure();
   return success();
 }

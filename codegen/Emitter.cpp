@@ -76,13 +76,19 @@ static void emitKernelFunction(KernelOp kernel, Writer &out) {
       mbarrierEdges(kernel), [&](EdgeOp edge) { edges += edge.getSymName(); },
       [&] { edges += ", "; });
   out.line("setup<" + edges + ">(cta);");
+  if (kernel.getTrace())
+    out.line("trace_begin(cta);");
   out.line("switch (cta.role) {");
   for (Role role : {Role::Producer, Role::Poller, Role::Consumer, Role::Epilogue}) {
     out.open("case Role::" + stringifyRole(role) + ":");
-    out.line("return " + stringifyRole(role) + "(cta);");
+    out.line((kernel.getTrace() ? "" : "return ") + stringifyRole(role) + "(cta);");
+    if (kernel.getTrace())
+      out.line("break;");
     out.dedent();
   }
   out.line("}");
+  if (kernel.getTrace())
+    out.line("trace_end(cta);");
   out.close("}");
 }
 

@@ -2,6 +2,7 @@
 
 #include "codegen/PlanBuilder.h"
 
+#include "codegen/Declarations.h"
 #include "ir/moe/Moe.h"
 #include "runtime/packing.h"
 
@@ -137,8 +138,67 @@ private:
       if (error)
         return error;
     }
+    if (kernel.getTrace())
+      out.trace = traceOf(kernel);
     plan.kernels.push_back(std::move(out));
     return llvm::Error::success();
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Records
+  //===--------------------------------------------------------------------===//
+
+  runtime::KernelTrace traceOf(KernelOp kernel) {
+    runtime::KernelTrace trace;
+    for (auto stage : kernel.getOps<StageOp>()) {
+      runtime::TraceStage &out = trace.stages.emplace_back();
+      out.name = stage.getSymName().str();
+      out.sms = stage.getSms().value_or(kernel.getSms());
+      for (Role role : {Role::Producer, Role::Poller, Role::Consumer, Role::Epilogue})
+        if (RoleOp region = stage.role(role); region && !region.getBody().front().empty()) {
+          std::vector<std::string> waits;
+          region.walk([&](WaitOp wait) {
+            if (!isStream(kernel, wait.getEdge()) && !llvm::is_contained(waits, wait.getEdge()))
+              waits.push_back(wait.getEdge().str());
+          });
+          out.roles.push_back({stringifyRole(role).str(), std::move(waits)});
+        }
+      if (RoleOp poller = stage.role(Role::Poller))
+        poller.walk([&](PollOp poll) { addHop(stage, poll, trace); });
+    }
+    return trace;
+  }
+
+  void addHop(StageOp stage, PollOp poll, runtime::KernelTrace &trace) {
+    runtime::TraceHop hop;
+    hop.edge = poll.getEdge().str();
+    hop.to = stage.getSymName().str();
+    for (auto read : poll.getReads().getAsRange<AccessAttr>())
+      hop.previous |= read.getSet() == task::Set::Previous;
+    for (auto loop = poll->getParentOfType<ForOp>(); loop; loop = loop->getParentOfType<ForOp>())
+      hop.pieces |= loop.getTrips().getSymbol() && !loop.getIterate();
+    auto own = stage->getParentOfType<KernelOp>();
+    hop.from = hop.previous ? "" : writerOf(own, hop.edge);
+    for (KernelOp kernel : kernels)
+      if (hop.from.empty())
+        hop.from = writerOf(kernel, hop.edge);
+    if (!hop.from.empty() && !llvm::is_contained(trace.hops, hop))
+      trace.hops.push_back(hop);
+  }
+
+  /// The stage that publishes the words of `edge`; "" if none does.
+  static std::string writerOf(KernelOp kernel, StringRef edge) {
+    for (auto stage : kernel.getOps<StageOp>()) {
+      bool writes = false;
+      stage.walk([&](ComputeOp compute) {
+        for (auto write : compute.getWrites().getAsRange<AccessAttr>())
+          if (auto exchange = kernel.lookup<ExchangeOp>(write.getBuffer()))
+            writes |= exchange.getEdge() == edge;
+      });
+      if (writes)
+        return stage.getSymName().str();
+    }
+    return "";
   }
 
   //===--------------------------------------------------------------------===//

@@ -112,7 +112,8 @@ namespace {
 /// Prints the steps of one role, stage after stage.
 class RolePrinter {
 public:
-  RolePrinter(KernelOp kernel, Writer &out) : kernel(kernel), out(out), dims{"cta.sm"} {}
+  RolePrinter(KernelOp kernel, Role role, Writer &out)
+      : kernel(kernel), who(role), isTraced(kernel.getTrace()), out(out), dims{"cta.sm"} {}
 
   LogicalResult stage(StageOp op, RoleOp role) {
     currentStage = op;
@@ -124,6 +125,8 @@ public:
     else if (isBraced)
       out.open("{");
     LogicalResult result = steps(role.getBody().front());
+    if (isTraced)
+      out.line(stageCall() + "<" + op.getSymName() + ">(cta);");
     if (isBraced)
       out.close("}");
     return result;
@@ -138,6 +141,25 @@ private:
     return isa<LocalOp>(op) || op.getAttrOfType<StringAttr>("result");
   }
 
+  /// What records the end of a stage.
+  StringRef stageCall() const {
+    return who == Role::Consumer   ? "trace_consumer"
+           : who == Role::Epilogue ? "trace_epilogue"
+                                   : "trace_stage";
+  }
+
+  /// Whether recording notes, before the step, that what is handed over is computed.
+  bool endsProduct(Operation &op) {
+    auto acquire = dyn_cast<AcquireOp>(op);
+    return isTraced && who == Role::Consumer && acquire && !isStream(kernel, acquire.getEdge());
+  }
+
+  StringRef waitVerb(WaitOp op) {
+    if (!isTraced || (who != Role::Consumer && who != Role::Epilogue))
+      return "wait";
+    return isStream(kernel, op.getEdge()) ? "timed_piece" : "timed_wait";
+  }
+
   LogicalResult steps(Block &block) {
     for (Operation &op : block)
       if (failed(step(&op)))
@@ -148,8 +170,12 @@ private:
   LogicalResult step(Operation *op) {
     return llvm::TypeSwitch<Operation *, LogicalResult>(op)
         .Case([&](ForOp op) { return loop(op); })
-        .Case([&](WaitOp op) { return edge("wait", op.getEdge(), op.getResult()); })
-        .Case([&](AcquireOp op) { return edge("acquire", op.getEdge(), op.getResult()); })
+        .Case([&](WaitOp op) { return edge(waitVerb(op), op.getEdge(), op.getResult()); })
+        .Case([&](AcquireOp op) {
+          if (endsProduct(*op))
+            out.line("trace_product(cta);");
+          return edge("acquire", op.getEdge(), op.getResult());
+        })
         .Case([&](SignalOp op) { return edge("signal", op.getEdge()); })
         .Case([&](ReleaseOp op) { return edge("release", op.getEdge()); })
         .Case([&](CopyOp op) { return copy(op); })
@@ -233,8 +259,8 @@ private:
     }
     Block &body = op.getBody().front();
     // One step is one statement, except a loop over tiles, which declares their list before it.
-    const bool isBraced =
-        !llvm::hasSingleElement(body) || declaresName(body.front()) || isRolled(body.front());
+    const bool isBraced = !llvm::hasSingleElement(body) || declaresName(body.front()) ||
+                          isRolled(body.front()) || endsProduct(body.front());
     if (isRolled(*op))
       out.line("MEGALITH_UNROLL(1)");
     out.open(head + (isBraced ? " {" : ""));
@@ -301,6 +327,8 @@ private:
   }
 
   KernelOp kernel;
+  Role who;
+  bool isTraced;
   Writer &out;
   StageOp currentStage;
   /// C++ of the dimensions of affine maps: the SM, then the loops around, outermost first.
@@ -310,7 +338,7 @@ private:
 } // namespace
 
 LogicalResult emitRole(KernelOp kernel, Role role, Writer &out) {
-  RolePrinter printer(kernel, out);
+  RolePrinter printer(kernel, role, out);
   SmallVector<std::pair<StageOp, RoleOp>> regions;
   for (auto stage : kernel.getOps<StageOp>())
     if (RoleOp region = stage.role(role); region && !region.getBody().front().empty())

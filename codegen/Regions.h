@@ -7,7 +7,8 @@
 
 namespace megalith {
 
-/// `MEGALITH_DEVICE void <role>(Cta &cta)`: the role's regions of all stages, in program order.
+/// `MEGALITH_DEVICE void <role>(Cta &cta)`: the role's regions of all stages, in program order,
+/// with the calls of codegen/device/trace.cuh between them if the kernel records.
 mlir::LogicalResult emitRole(task::KernelOp kernel, task::Role role, Writer &out);
 
 /// `expr` in C++, dimension i, never negative, read as dims[i]. Quotients are rounded down as the

@@ -103,6 +103,16 @@ def LowerToRoles : Task_Pass<"task-lower-to-roles", "::megalith::task::KernelOp"
   }];
 }
 
+def TraceTask : Task_Pass<"task-trace", "::megalith::task::KernelOp"> {
+  let summary = "kernels record what their warps do";
+  let description = [{
+    Marks kernels at role level with `trace`, so that their sources record stages, waits and what the stream costs
+    (codegen/device/trace.cuh); nothing else changes.
+
+    Errors: stages without role regions; LaunchArgs' last slot, where records go, is taken.
+  }];
+}
+
 //===----------------------------------------------------------------------===//
 // passes/verify: the proof
 //===----------------------------------------------------------------------===//

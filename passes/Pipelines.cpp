@@ -44,6 +44,8 @@ std::vector<std::unique_ptr<mlir::Pass>> pipelinePasses(const PipelineOptions &o
   // All decisions are made: write them down as straight lines of each warp role, which is what is
   // proved and printed.
   add(createLowerToRoles());
+  if (options.trace)
+    add(createTraceTask());
   return passes;
 }
 
@@ -66,6 +68,8 @@ struct CommandLineOptions : mlir::PassPipelineOptions<CommandLineOptions> {
       llvm::cl::init(PipelineOptions().launch),
       llvm::cl::values(clEnumValN(LaunchMode::Fused, "fused", "a layer"),
                        clEnumValN(LaunchMode::PerStage, "per-stage", "a stage of a layer"))};
+  Option<bool> trace{*this, "trace", llvm::cl::desc("kernels record what their warps do"),
+                     llvm::cl::init(false)};
 };
 
 } // namespace
@@ -75,8 +79,10 @@ void registerPipelines() {
   mlir::PassPipelineRegistration<CommandLineOptions>(
       "megalith-pipeline", "from a module with a moe.step to kernels at role level",
       [](mlir::OpPassManager &manager, const CommandLineOptions &options) {
-        for (auto &pass : pipelinePasses(
-                 {.target = options.target, .sms = options.sms, .launch = options.launch}))
+        for (auto &pass : pipelinePasses({.target = options.target,
+                          .sms = options.sms,
+                          .launch = options.launch,
+                          .trace = options.trace}))
           addTo(manager, std::move(pass));
       });
 }

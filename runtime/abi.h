@@ -93,6 +93,36 @@ struct LaunchArgs {
   void *buffer[kMaxBuffers]; ///< plan.json's binding list names what goes where
 };
 
+/// Of LaunchArgs::buffer in kernels built with --trace: where they record, [sm][warp] a TraceHead
+/// with a TraceEntry for each stage of the kernel behind it.
+inline constexpr int kTraceBuffer = kMaxBuffers - 1;
+
+// Clocks are cycles of the SM, modulo 2^32; timers the low half of the GPU's global timer, taken at
+// once with the clock before it.
+
+/// A warp's record of one launch.
+struct alignas(16) TraceHead {
+  uint32_t begin, begin_timer; ///< clock, timer
+  uint32_t launch;             ///< low half of the launch's number
+  uint32_t sm;                 ///< whose clock it is: a CTA need not run on the SM of its number
+  uint32_t end, end_timer;
+  uint32_t unused[2];
+};
+
+/// Of a stage that the warp's role and SM take part in. Times that do not lie in it are left over
+/// from another.
+struct alignas(16) TraceEntry {
+  uint32_t end;   ///< clock; the stage began where the one before ended
+  uint32_t ready; ///< consumers, epilogue: the last wait for another role was over
+  // Consumers: the first of the ring's pieces was here, 0 = there was none; the last product was
+  // done, before it was handed over; clocks in waits for other roles and for pieces since the
+  // launch began.
+  uint32_t first, last;
+  uint32_t waited, stalled;
+  uint32_t unused[2];
+};
+
+static_assert(sizeof(TraceHead) == 32 && sizeof(TraceEntry) == 32);
 static_assert(sizeof(SequenceEntry) == 12 && sizeof(StepDescriptor) == 16 + 16 * 24);
 static_assert(sizeof(TokenList) == 16);
 static_assert(sizeof(FaultRecord) == 40 && sizeof(LaunchArgs) == 56 + 8 * kMaxBuffers);

@@ -75,6 +75,8 @@ llvm::Error Executor::setUp(llvm::StringRef folder, const OpenTensor &openTensor
   if (!plan.advance.empty() && options.launchCount == int64_t(plan.launches.size()))
     if (auto error = setUpLaunch({plan.advance, 0}, folder, openTensor))
       return error;
+  if (auto error = setUpRecords())
+    return error;
   auto descriptorAt =
       backend.allocate("step descriptor", sizeof(StepDescriptor), BufferSpace::Device);
   if (!descriptorAt)
@@ -102,6 +104,41 @@ llvm::Error Executor::setUpLaunch(const Launch &launch, llvm::StringRef folder,
       if (auto error = setUpSlot(slot, launch.layer + slot.layerOffset, openTensor))
         return error;
   return llvm::Error::success();
+}
+
+// Kernels that record do so whether anybody wants to read it or not.
+llvm::Error Executor::setUpRecords() {
+  int64_t bytes = 0;
+  for (const Kernel &kernel : plan.kernels)
+    if (kernel.trace)
+      bytes = std::max(bytes, traceBytes(*kernel.trace, plan.sms));
+  if (options.traced && !bytes)
+    return problem("the plan's kernels record nothing; compile with --trace");
+  for (int64_t i = 0; bytes && i < std::max<int64_t>(options.traced, 1); ++i) {
+    auto address =
+        backend.allocate("record[" + std::to_string(i) + "]", bytes, BufferSpace::Device);
+    if (!address)
+      return address.takeError();
+    records.push_back(*address);
+    if (auto error = backend.fill(*address, 0, bytes))
+      return error;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Expected<LaunchRecord> Executor::readTrace(int64_t index, uint64_t number) {
+  if (index < 0 || index >= int64_t(plan.launches.size()))
+    return problem("launch {0}, expected 0 to {1}", index, plan.launches.size() - 1);
+  const Kernel &kernel = *plan.kernel(plan.launches[size_t(index)].kernel);
+  if (!kernel.trace)
+    return problem("launch {0}: kernel {1} records nothing; compile with --trace", index,
+                   kernel.name);
+  LaunchRecord record{.launch = index, .number = number};
+  record.bytes.resize(size_t(traceBytes(*kernel.trace, plan.sms)));
+  if (auto error = backend.read(record.bytes.data(), records[size_t(index) % records.size()],
+                                int64_t(record.bytes.size())))
+    return error;
+  return record;
 }
 
 llvm::Error Executor::setUpSlot(const SlotBinding &slot, int64_t layer,
@@ -181,6 +218,8 @@ PreparedLaunch Executor::prepare(const Kernel &kernel, int64_t layer, int64_t in
     if (isBound(slot))
       args.buffer[slot.slot] =
           reinterpret_cast<void *>(addresses.at(key(plan, slot.name, layer + slot.layerOffset)));
+  if (kernel.trace)
+    args.buffer[kTraceBuffer] = reinterpret_cast<void *>(records[size_t(index) % records.size()]);
   return prepared;
 }
 

@@ -9,6 +9,7 @@
 #include "runtime/backend.h"
 #include "runtime/packing.h"
 #include "runtime/step.h"
+#include "runtime/trace.h"
 
 #include "llvm/ADT/StringMap.h"
 
@@ -33,6 +34,9 @@ struct ExecuteOptions {
   uint64_t launchBase = 0; ///< number of the first step's first launch
   int64_t tokenSteps = 0;  ///< most steps of one generate()
   Chaining chaining = Chaining::Programmatic;
+  /// Launches whose records can be read back, the last ones that ran of a plan compiled with
+  /// --trace: launch i overwrites what launch i - traced left.
+  int64_t traced = 0;
 };
 
 /// A plan set up on a backend. One step at a time.
@@ -95,6 +99,10 @@ public:
   /// Fills every set of a buffer as its init says (empty, poison, zero).
   llvm::Error resetBuffer(llvm::StringRef name);
 
+  /// What launch `index` of the plan recorded; `number` is the launch's own, for decodeTrace to
+  /// check. Needs ExecuteOptions::traced.
+  llvm::Expected<LaunchRecord> readTrace(int64_t index, uint64_t number);
+
   /// K (after norm and RoPE) and V of one position of a sequence with this page table, in the pool
   /// of `layer`: [heads][dim] bf16 each.
   llvm::Error writeKv(int64_t layer, std::span<const int32_t> pages, int64_t position,
@@ -112,6 +120,7 @@ private:
   llvm::Error setUp(llvm::StringRef folder, const OpenTensor &openTensor);
   llvm::Error setUpLaunch(const Launch &launch, llvm::StringRef folder,
                           const OpenTensor &openTensor);
+  llvm::Error setUpRecords();
   llvm::Error setUpSlot(const SlotBinding &slot, int64_t layer, const OpenTensor &openTensor);
   llvm::Error initialise(const Buffer &buffer, Address address);
   int64_t bufferBytes(const Buffer &buffer) const;
@@ -132,6 +141,7 @@ private:
   ExecuteOptions options;
   std::map<Key, Address> addresses;
   llvm::StringMap<int> kernels;
+  std::vector<Address> records; ///< launch i writes to records[i % size]
   Step step;
   bool hasStep = false, lost = false;
   Address descriptor = 0, pageTable = 0;

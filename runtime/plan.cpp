@@ -232,6 +232,9 @@ llvm::Error validateKernel(const Plan &plan, const Kernel &kernel) {
       return problem("kernel '{0}', slot {1}: '{2}' cannot be bound as {3}", kernel.name, slot.slot,
                      slot.name, str(slot.role));
   }
+  if (kernel.trace && used[kTraceBuffer])
+    return problem("kernel '{0}' records into slot {1}, which is bound to something else",
+                   kernel.name, kTraceBuffer);
   llvm::StringSet<> edges;
   for (size_t i = 0; i < kernel.edges.size(); ++i) {
     if (auto error = claim(edges, "edge", kernel.edges[i].name))
@@ -262,6 +265,13 @@ llvm::Error validateLaunch(const Plan &plan, size_t index) {
 }
 
 } // namespace
+
+const TraceRole *TraceStage::role(llvm::StringRef name) const {
+  for (const TraceRole &role : roles)
+    if (role.role == name)
+      return &role;
+  return nullptr;
+}
 
 const Kernel *Plan::kernel(llvm::StringRef name) const {
   return find(kernels, name);

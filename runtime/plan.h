@@ -71,6 +71,43 @@ struct KernelResources {
   bool operator==(const KernelResources &) const = default;
 };
 
+/// What a role does in a stage of a kernel that records.
+struct TraceRole {
+  std::string role;               ///< "producer", …
+  std::vector<std::string> waits; ///< edges it waits for, but the ring's
+
+  bool operator==(const TraceRole &) const = default;
+};
+
+/// A stage of a kernel that records, in the order of its number.
+struct TraceStage {
+  std::string name;             ///< "o_proj"
+  int64_t sms = 0;              ///< that take part
+  std::vector<TraceRole> roles; ///< that do
+
+  const TraceRole *role(llvm::StringRef name) const;
+
+  bool operator==(const TraceStage &) const = default;
+};
+
+/// An exchange that one stage stores and another's poller hands to its own workers.
+struct TraceHop {
+  std::string edge;      ///< "attn_words"
+  std::string from, to;  ///< stages
+  bool previous = false; ///< the launch before stored it
+  bool pieces = false;   ///< polled expert by expert, while others are worked on
+
+  bool operator==(const TraceHop &) const = default;
+};
+
+/// How to read what a kernel compiled with --trace records (runtime/trace.h).
+struct KernelTrace {
+  std::vector<TraceStage> stages;
+  std::vector<TraceHop> hops;
+
+  bool operator==(const KernelTrace &) const = default;
+};
+
 struct Kernel {
   std::string name;      ///< the extern "C" symbol
   std::string file;      ///< source, relative to plan.json: "kernels/layer.cu"
@@ -80,6 +117,7 @@ struct Kernel {
   std::vector<SlotBinding> slots;
   std::vector<Edge> edges;
   std::optional<KernelResources> resources;
+  std::optional<KernelTrace> trace; ///< none: it records nothing
 
   bool operator==(const Kernel &) const = default;
 };

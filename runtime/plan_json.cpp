@@ -116,6 +116,30 @@ template <typename IO> void fields(IO &io, KernelResources &resources) {
   io.field("code_bytes", resources.codeBytes);
 }
 
+template <typename IO> void fields(IO &io, TraceRole &role) {
+  io.field("role", role.role);
+  io.optional("waits", role.waits);
+}
+
+template <typename IO> void fields(IO &io, TraceStage &stage) {
+  io.field("name", stage.name);
+  io.field("sms", stage.sms);
+  io.field("roles", stage.roles);
+}
+
+template <typename IO> void fields(IO &io, TraceHop &hop) {
+  io.field("edge", hop.edge);
+  io.field("from", hop.from);
+  io.field("to", hop.to);
+  io.optional("previous", hop.previous);
+  io.optional("pieces", hop.pieces);
+}
+
+template <typename IO> void fields(IO &io, KernelTrace &trace) {
+  io.field("stages", trace.stages);
+  io.optional("hops", trace.hops);
+}
+
 template <typename IO> void fields(IO &io, Kernel &kernel) {
   io.field("name", kernel.name);
   io.field("file", kernel.file);
@@ -125,6 +149,7 @@ template <typename IO> void fields(IO &io, Kernel &kernel) {
   io.field("slots", kernel.slots);
   io.optional("edges", kernel.edges);
   io.optional("resources", kernel.resources);
+  io.optional("trace", kernel.trace);
 }
 
 template <typename IO> void fields(IO &io, Buffer &buffer) {

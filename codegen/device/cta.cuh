@@ -2,7 +2,7 @@
 // every edge. Each role owns a private copy, so the cursors are registers, never shared state.
 #pragma once
 
-#include "codegen/device/platform.cuh"
+#include "codegen/device/trace_state.cuh"
 
 /// Before a loop: unroll it N times, or wholly, so that small arrays stay in registers. (Where the
 /// trip count may be 1 only UNROLL_ALL will do: `unroll 1` forbids unrolling.) Nothing on the host,
@@ -39,7 +39,8 @@ MEGALITH_DEVICE constexpr int floor_mod(int value, int by) {
 /// `Config`, emitted with the kernel, supplies
 ///   kSms    CTAs of the launch, one per SM;
 ///   kRows   rows bucket R, in {1, 2, 4, 8};
-///   kEdges  number of edges of the plan (edge ids are 0 .. kEdges-1).
+///   kEdges  number of edges of the plan (edge ids are 0 .. kEdges-1);
+///   kTraceStages  only where the kernel records (trace.cuh).
 template <class Config_> struct Cta {
   using Config = Config_;
 
@@ -55,6 +56,7 @@ template <class Config_> struct Cta {
   uint32_t live;    // bit r: row r belongs to a sequence in this step
   // Uses so far, by edge id; constant indices keep it in registers.
   uint32_t at[Config::kEdges] = {};
+  TraceState<Config> trace;
 
   MEGALITH_DEVICE explicit Cta(const LaunchArgs &launch_args)
       : args(launch_args), smem(platform::smem()), sm(platform::sm()), warp(platform::warp()),

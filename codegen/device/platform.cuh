@@ -2,7 +2,7 @@
 // twice, by platform_cuda.cuh (PTX) and platform_host.cuh (fibers on a CPU, see runtime/host); no
 // other device header may know the machine. This file holds what both share and lists the rest.
 //
-// ids          int sm(), int warp(), int lane(), unsigned char *smem()
+// ids          int sm(), int warp(), int lane(), unsigned char *smem(), uint32_t physical_sm()
 // shared       T ld_shared<T>(const void *), void st_shared<T>(void *, T)      T: 2, 4, 8, 16 bytes
 // global       T ld_global<T>(const void *), void st_global<T>(void *, T)      weak
 //              T ld_const<T>(const void *)                                     immutable data only
@@ -25,7 +25,8 @@
 //              void mma_tiles<N>(float (&acc)[N][4], a, stride, u32x2 b): one step of N row tiles
 // bits         int popcount(uint32_t)
 // math         fmaf_, exp2f_, log2f_, rsqrtf_, sqrtf_, sinf_, cosf_, fmaxf_, fminf_, fabsf_
-// launch       launch_wait(), launch_dependents(), uint64_t now_ns(), poll_pause(p)
+// launch       launch_wait(), launch_dependents(), poll_pause(p)
+// time         uint64_t now_ns(), uint32_t clock()         the latter of this SM, wraps
 // faults       [[noreturn]] fail(FaultRecord *, edge, expected, seen, launch = 0)
 // lint marks   mark<Verb, Edge>(), mark_end()
 #pragma once

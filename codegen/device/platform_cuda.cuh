@@ -454,6 +454,18 @@ MEGALITH_DEVICE uint64_t now_ns() {
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t)::"memory");
   return t;
 }
+/// The SM whose clock this is: launches need not have the same CTA on the same SM.
+MEGALITH_DEVICE uint32_t physical_sm() {
+  uint32_t id;
+  asm volatile("mov.u32 %0, %smid;" : "=r"(id));
+  return id;
+}
+/// Cycles of this SM, modulo 2^32.
+MEGALITH_DEVICE uint32_t clock() {
+  uint32_t cycles;
+  asm volatile("mov.u32 %0, %clock;" : "=r"(cycles));
+  return cycles;
+}
 /// Between two looks at global memory `p`. The host parks the thread until something within its
 /// 128-byte line becomes visible; here looking again at once is best.
 MEGALITH_DEVICE void poll_pause(const void *) {}

@@ -231,6 +231,12 @@ MEGALITH_DEVICE void launch_dependents() {
 MEGALITH_DEVICE uint64_t now_ns() {
   return host::api->now_ns();
 }
+MEGALITH_DEVICE uint32_t physical_sm() {
+  return static_cast<uint32_t>(host::api->sm());
+}
+MEGALITH_DEVICE uint32_t clock() {
+  return host::api->clock();
+}
 MEGALITH_DEVICE void poll_pause(const void *p) {
   host::api->poll_pause(p);
 }

@@ -32,13 +32,16 @@ def KernelOp : Task_Op<"kernel", [Symbol, SymbolTable, IsolatedFromAbove, NoTerm
     `rows` is the bucket: the compiled maximum of live rows. `target` is the NVRTC architecture. `smem_bytes`
     is the dynamic shared memory of a CTA, set by memory planning. `kind` names the kernel's place in the step
     (embed, layer, last, stage, or a test's own). `residents` is how many CTAs of consecutive launches shared memory
-    is planned for on one SM: with 2 the next launch's CTA may start while this one's runs.
+    is planned for on one SM: with 2 the next launch's CTA may start while this one's runs. A kernel with `trace` records
+    what its warps do (codegen/device/trace.cuh).
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$kind, StrAttr:$target, Task_Int:$sms, Task_Int:$rows,
-                       OptionalAttr<Task_Int>:$smem_bytes, DefaultValuedAttr<Task_Int, "1">:$residents);
+                       OptionalAttr<Task_Int>:$smem_bytes, DefaultValuedAttr<Task_Int, "1">:$residents,
+                       UnitAttr:$trace);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
-    $sym_name $kind `target` $target `sms` $sms `rows` $rows (`smem` $smem_bytes^)? attr-dict-with-keyword $body
+    $sym_name $kind `target` $target `sms` $sms `rows` $rows (`smem` $smem_bytes^)? (`trace` $trace^)?
+    attr-dict-with-keyword $body
   }];
   let hasVerifier = 1;
   let hasRegionVerifier = 1;

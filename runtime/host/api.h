@@ -40,6 +40,7 @@ struct HostApi {
   void (*launch_wait)();
   void (*launch_dependents)();
   uint64_t (*now_ns)();
+  uint32_t (*clock)(); ///< the scheduler's steps, 256 a nanosecond of now_ns
   void (*poll_pause)(const void *p);
   void (*fail)(FaultRecord *record, uint32_t edge, uint64_t expected, uint64_t seen,
                uint64_t launch);

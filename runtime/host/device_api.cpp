@@ -378,6 +378,10 @@ uint64_t nowNs() {
   return active->logicalTime();
 }
 
+uint32_t clock() {
+  return static_cast<uint32_t>(active->time);
+}
+
 void pollPause(const void *p) {
   Impl &m = *active;
   Fiber &f = self();
@@ -431,6 +435,7 @@ const HostApi kHostApi = {
     launchWait,
     launchDependents,
     nowNs,
+    clock,
     pollPause,
     fail,
 };

@@ -87,6 +87,12 @@ def test_steps_that_feed_each_other(bench):
     assert len(first) == 4 and cell["tokens"] == [[t + i for t in first] for i in range(5 + STEPS)]
 
 
+def test_kernels_that_record_nothing(bench, tmp_path):
+    done, _ = bench("--trace", str(tmp_path / "trace.json"))
+    assert done.returncode == 4 and "the plan's kernels record nothing; compile with --trace" in done.stderr
+    assert not (tmp_path / "trace.json").exists()
+
+
 def test_sequences_share_histories_where_memory_is_short(bench):
     done, found = bench("--rows", "4", "--context", "65536", FAKE_MEMORY_MB=4096 + 1024 + 300)
     assert done.returncode == 0, done.stderr

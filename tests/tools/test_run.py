@@ -68,6 +68,62 @@ def test_run_an_artifact(artifact):
     assert "rows 2, 6 SMs, on host" in megalith("run", artifact).stdout
 
 
+def test_records(tmp_path):
+    """Every stage of every role once a launch, in an order that the exchanges between them allow."""
+    config = ["--sms", 4, "--rows", 2]
+    megalith("compile", QWEN, "--target", "sm_90a", *config, "--trace", "--no-cubins", "-o", tmp_path)
+    folder, trace, perfetto = tmp_path / "sm_90a/rows2", tmp_path / "trace.json", tmp_path / "perfetto.json"
+    assert "the sources are theirs" in megalith("verify", folder).stdout
+    done = megalith("run", folder, "--context", "129,40", "--trace", trace, "--perfetto", perfetto)
+    assert "kernel layer, 2 launches, one every " in done.stdout
+    found = json.loads(trace.read_text())
+    assert (found["format"], found["version"]) == ("megalith-trace", 1)
+    kernels = {k["name"]: k["trace"] for k in json.loads((folder / "plan.json").read_text())["kernels"] if "trace" in k}
+    assert sorted(kernels) == ["embed", "last", "layer"]
+    slack = 2 * found["largest_alignment_error"]
+    roles = ["producer", "poller", *["consumer"] * 8, "epilogue"]
+    assert len(found["launches"]) == 3
+    for launch in found["launches"]:
+        stages, hops = kernels[launch["kernel"]]["stages"], kernels[launch["kernel"]]["hops"]
+        computed = {}  # (stage, SM) -> when its workers could begin, and were done
+        assert len(launch["warps"]) == 4 * 11
+        for warp in launch["warps"]:
+            role = roles[warp["warp"]]
+            mine = [i for i, s in enumerate(stages)
+                    if warp["sm"] < s["sms"] and role in [r["role"] for r in s["roles"]]]
+            assert [entry[0] for entry in warp["stages"]] == mine
+            time = warp["begin"]
+            for stage, begin, end, waited, stalled, *points in warp["stages"]:
+                assert abs(begin - time) < 0.2 and begin <= end
+                assert all(begin <= p <= end for p in points if p is not None)
+                assert waited >= 0 and stalled >= 0 and waited + stalled <= end - begin + slack + 0.2
+                time = end
+                worker = [r for r in ("consumer", "epilogue") if r in [x["role"] for x in stages[stage]["roles"]]]
+                if worker and role == worker[0]:
+                    ready, _, last = points
+                    computed.setdefault((stages[stage]["name"], warp["sm"]), []).append((ready, last or end))
+            assert time <= warp["end"] + 0.2
+        checked = 0
+        for hop in hops:  # exchanges that everyone reads whole
+            if hop.get("previous") or hop.get("pieces") or hop["from"] in ("attention", "embed"):
+                continue
+            over = max(last for (stage, _), all_ in computed.items() if stage == hop["from"] for _, last in all_)
+            if hop["from"] == "merge":
+                continue  # its epilogue is over some time after it stored
+            ready = [r for (stage, _), all_ in computed.items() if stage == hop["to"] for r, _ in all_]
+            assert ready and all(r is None or r >= over - slack for r in ready), (hop, over, min(ready))
+            checked += 1
+        assert checked >= (3 if launch["kernel"] != "embed" else 0)
+    bars = [e for e in json.loads(perfetto.read_text())["traceEvents"] if e["ph"] == "X"]
+    assert {e["name"] for e in bars if e["cat"] == "stage"} >= {s["name"] for s in kernels["layer"]["stages"]}
+    assert any(e["cat"] == "wait" and e["name"] == "x_full" for e in bars)
+
+
+def test_records_of_kernels_that_record_nothing(artifact):
+    done = megalith("run", artifact, "--trace", "-", code=4)
+    assert "record nothing; compile with --trace" in done.stderr
+
+
 def test_run_one_layer(artifact):
     done = megalith("run", artifact, "--layer", 1, "--context", 129, "--repeat", 2)
     assert re.findall(r"^  0 +(\d) +layer +1 ", done.stdout, flags=re.M) == ["2"]

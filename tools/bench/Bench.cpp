@@ -241,6 +241,7 @@ Error Bench::runPlan(const Compiled &compiled, int64_t pages) {
   execute.tokenSteps = further();
   execute.poolPages = pages;
   execute.deadlineNs = options.deadlineNs;
+  execute.traced = options.trace ? kTracedLaunches : 0;
   const auto begin = std::chrono::steady_clock::now();
   auto executor = Executor::create(plan, compiled.folder, *backend, openHashed(weights), execute);
   if (!executor)

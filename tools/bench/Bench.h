@@ -32,6 +32,7 @@ struct BenchOptions {
   int ordinal = 0;                     ///< of the GPU
   /// Time steps that feed each other too, each one position further.
   bool feedback = false;
+  bool trace = false; ///< read back what kernels compiled with --trace record
 };
 
 /// Microseconds.
@@ -66,6 +67,9 @@ struct Cell {
   std::optional<Times> feedback;
   std::vector<std::vector<int32_t>> tokens;
   int64_t finiteLogits = 0, logits = 0;
+  /// With BenchOptions::trace, of a step whose launches follow each other in a stream: a table, and
+  /// the files of megalith bench --trace and --perfetto.
+  std::string traceTable, traceJson, perfetto;
 
   const Times &best() const { return graph.median < stream.median ? graph : stream; }
 };

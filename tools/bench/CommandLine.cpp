@@ -24,6 +24,8 @@ static constexpr cli::Option kOptions[] = {
     {"steps", "<n>", "timed steps of each mode, at least 20 (30)"},
     {"feedback", "", "time steps that feed each other too, each one position further"},
     {"json", "<file>", "write all figures there"},
+    {"trace", "<file>", "write what warps did in the last launches (compile --trace)"},
+    {"perfetto", "<file>", "the same for ui.perfetto.dev"},
     {"deadline-ms", "<n>", "how long one wait in a kernel may take (2000)"},
     {"seed", "<n>", "of the made-up weights, tokens and histories (1)"},
     {"device", "<n>", "number of the GPU (0)"},
@@ -74,6 +76,18 @@ static Error writeFile(StringRef file, StringRef text) {
   });
 }
 
+/// FILE.json -> FILE.rows8-context129.json: one of several cells.
+static std::string numbered(StringRef file, const Cell &cell) {
+  llvm::SmallString<256> name(file);
+  std::string mark = "rows" + std::to_string(cell.workload.rows) + "-context" +
+                     std::to_string(cell.workload.context);
+  if (cell.launch != LaunchMode::Fused)
+    mark += ("-" + str(cell.launch)).str();
+  const std::string extension = llvm::sys::path::extension(file).str();
+  llvm::sys::path::replace_extension(name, mark + extension);
+  return name.str().str();
+}
+
 Expected<Request> readRequest(const cli::Arguments &arguments) {
   Request request;
   BenchOptions &options = request.options;
@@ -111,6 +125,9 @@ Expected<Request> readRequest(const cli::Arguments &arguments) {
     return device.takeError();
   options.ordinal = int(*device);
   request.json = arguments.text("json").str();
+  request.trace = arguments.text("trace").str();
+  request.perfetto = arguments.text("perfetto").str();
+  options.trace = arguments.has("trace") || arguments.has("perfetto");
   return request;
 }
 
@@ -134,6 +151,17 @@ Error run(Request request, StringRef folder) {
   if (!request.json.empty())
     if (Error failed = writeFile(request.json, toJson(result, message)))
       return cli::with(cli::Exit::Input, std::move(failed));
+  for (const Cell &cell : result.cells) {
+    if (!cell.traceTable.empty())
+      llvm::outs() << "\nrows " << cell.workload.rows << ", context " << cell.workload.context
+                   << ", " << cell.traceTable;
+    const bool several = result.cells.size() > 1;
+    for (auto [file, text] :
+         {std::pair(&request.trace, &cell.traceJson), std::pair(&request.perfetto, &cell.perfetto)})
+      if (!file->empty())
+        if (Error failed = writeFile(several ? numbered(*file, cell) : *file, *text))
+          return cli::with(cli::Exit::Input, std::move(failed));
+  }
   return message.empty() ? Error::success() : cli::failure(cli::Exit::Run, "{0}", message);
 }
 

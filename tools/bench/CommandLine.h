@@ -16,7 +16,8 @@ struct Request {
   std::vector<int64_t> rows;
   std::vector<runtime::LaunchMode> modes; ///< a plan for each, of each rows bucket
   BenchOptions options;
-  std::string json; ///< file, "" for none
+  std::string json;            ///< file, "" for none
+  std::string trace, perfetto; ///< files, "" for none
 };
 llvm::Expected<Request> readRequest(const cli::Arguments &arguments);
 

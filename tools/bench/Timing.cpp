@@ -3,6 +3,7 @@
 #include "tools/bench/Timing.h"
 
 #include "runtime/error.h"
+#include "tools/trace/Export.h"
 
 #include <algorithm>
 #include <cmath>
@@ -63,6 +64,9 @@ Error Timing::measure(std::span<const StepSequence> stepSequences, Cell &cell) {
 
   if (Error error = timeRotating(cell))
     return error;
+  if (options.trace)
+    if (Error error = readRecords(cell))
+      return error;
   return options.feedback ? timeFeedback(cell) : Error::success();
 }
 
@@ -219,6 +223,34 @@ Expected<std::vector<double>> Timing::timeSteps(const Enqueue &step) {
     result.push_back(*microseconds);
   }
   return result;
+}
+
+/// What the last launches of a step among others recorded.
+Error Timing::readRecords(Cell &cell) {
+  const Plan &plan = executor.getPlan();
+  const Prepared step = wholeStep(/*feedback=*/false);
+  for (int64_t i = 0; i < options.warmUp; ++i) {
+    if (Error error = cuda.enqueue(step, Chaining::Programmatic))
+      return error;
+    advanced += launches;
+  }
+  if (Error error = synchronize())
+    return error;
+  const uint64_t base = executor.launchBase() + uint64_t(advanced - launches);
+  std::vector<LaunchRecord> records;
+  for (int64_t i = std::max<int64_t>(0, launches - kTracedLaunches); i < launches; ++i) {
+    MEGALITH_TRY(one, executor.readTrace(i, base + uint64_t(i)));
+    records.push_back(std::move(*one));
+  }
+  MEGALITH_TRY(decoded, decodeTrace(plan, records));
+  const trace::Summary summary = trace::summarise(plan, *decoded);
+  // Of a launch, where one computes a layer.
+  const int64_t bytes =
+      cell.launch == runtime::LaunchMode::Fused ? cell.rotatingTraffic.total() : 0;
+  cell.traceTable = trace::table(*decoded, summary, bytes);
+  cell.traceJson = trace::toJson(plan, *decoded, summary);
+  cell.perfetto = trace::toPerfetto(plan, *decoded);
+  return demandSameLogits("recorded launches");
 }
 
 /// Launches one at a time, an event around each.

@@ -9,6 +9,9 @@
 
 namespace megalith::bench {
 
+/// Launches at the end of a step whose records are read.
+inline constexpr int64_t kTracedLaunches = 16;
+
 /// Times one step of an executor, over and over: the sequences stay where they are, only the launch
 /// counter moves on.
 class Timing {
@@ -30,6 +33,7 @@ private:
   llvm::Error route(Cell &cell);
   llvm::Error timeSeparate(Cell &cell);
   llvm::Error timeRotating(Cell &cell);
+  llvm::Error readRecords(Cell &cell);
   llvm::Error timeFeedback(Cell &cell);
   llvm::Expected<std::vector<double>> timeSteps(const Enqueue &step);
   llvm::Expected<std::vector<double>> timeGraph(bool feedback);

@@ -86,6 +86,7 @@ Expected<std::unique_ptr<Session>> Session::create(mlir::ModuleOp module, const 
   execute.flags = options.launchFlags;
   execute.deadlineNs = options.deadlineNs;
   execute.chaining = options.chaining;
+  execute.traced = options.traced;
   execute.tokenSteps = options.tokenSteps;
   auto executor =
       runtime::Executor::create(plan, folder, backend, openHashed(session->weights), execute);
@@ -344,7 +345,8 @@ Expected<std::vector<LaunchValues>> Session::record(const Workload &workload) {
 // In one go
 //===----------------------------------------------------------------------===//
 
-Expected<Outcome> Session::run(const Workload &workload, uint64_t launchBase, uint64_t delaySeed) {
+Expected<Outcome> Session::run(const Workload &workload, uint64_t launchBase, uint64_t delaySeed,
+                               runtime::Trace *trace) {
   if (Error error = load(workload, launchBase, delaySeed))
     return error;
   Outcome result;
@@ -357,10 +359,28 @@ Expected<Outcome> Session::run(const Workload &workload, uint64_t launchBase, ui
     if (!after)
       return after.takeError();
     result.steps.push_back(std::move(*after));
+    if (trace && index + 1 == workload.steps) {
+      auto read = readTrace();
+      if (!read)
+        return read.takeError();
+      *trace = std::move(*read);
+    }
     if (Error error = executor->finishStep())
       return error;
   }
   return result;
+}
+
+Expected<runtime::Trace> Session::readTrace() {
+  std::vector<runtime::LaunchRecord> records;
+  const int64_t end = firstLaunch + launchCount;
+  for (int64_t launch = std::max(firstLaunch, end - options.traced); launch < end; ++launch) {
+    auto record = executor->readTrace(launch, executor->launchNumber(launch));
+    if (!record)
+      return record.takeError();
+    records.push_back(std::move(*record));
+  }
+  return runtime::decodeTrace(plan(), records);
 }
 
 Expected<Outcome::StepOutcome> Session::stepOutcome() {

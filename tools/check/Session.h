@@ -38,6 +38,7 @@ struct SessionOptions {
   unsigned threads = 2;                                         ///< of the evaluator
   runtime::Chaining chaining = runtime::Chaining::Programmatic; ///< of run
   int64_t tokenSteps = 0;                                       ///< most steps of generate
+  int64_t traced = 0;      ///< launches whose records `run` can read back (ExecuteOptions)
   FillHistory fillHistory; ///< by default position by position from here, which takes its time
 };
 
@@ -90,9 +91,10 @@ public:
                                  std::vector<LaunchValues> *values = nullptr);
 
   /// Runs a workload in one go a step, from poisoned scratch. `launchBase`: number of its first
-  /// launch, which chooses the sets; `delaySeed`: of the start delays, with kLaunchDelays.
+  /// launch, which chooses the sets; `delaySeed`: of the start delays, with kLaunchDelays; `trace`:
+  /// what the last step's last SessionOptions::traced launches recorded.
   llvm::Expected<Outcome> run(const Workload &workload, uint64_t launchBase = 0,
-                              uint64_t delaySeed = 0);
+                              uint64_t delaySeed = 0, runtime::Trace *trace = nullptr);
 
   /// Runs a workload launch by launch and takes what each launch left, without comparing.
   llvm::Expected<std::vector<LaunchValues>> record(const Workload &workload);
@@ -126,6 +128,7 @@ private:
   llvm::Expected<LaunchValues> valuesOf(const runtime::LaunchGroup &group);
   llvm::Expected<Matrix> readNewKv(int64_t layer);
   llvm::Expected<Outcome::StepOutcome> stepOutcome();
+  llvm::Expected<runtime::Trace> readTrace();
   llvm::Expected<Matrix> read(llvm::StringRef buffer, int64_t launch);
   llvm::Error write(llvm::StringRef buffer, int64_t launch, const Matrix &values);
   bool isLast(int64_t launch) const { return launch + 1 == int64_t(plan().launches.size()); }

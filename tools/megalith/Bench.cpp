@@ -42,7 +42,8 @@ static Expected<std::vector<CompileRequest>> readBuckets(const Arguments &argume
                           .rows = rows,
                           .sms = *sms,
                           .launch = mode,
-                          .cache = true});
+                          .cache = true,
+                          .trace = arguments.has("trace") || arguments.has("perfetto")});
   return requests;
 }
 

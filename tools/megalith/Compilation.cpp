@@ -119,7 +119,8 @@ Error Compilation::runPasses() {
   const bool isPerStage = request.launch == runtime::LaunchMode::PerStage;
   for (auto &pass : pipelinePasses({.target = request.target,
                     .sms = request.sms,
-                    .launch = isPerStage ? LaunchMode::PerStage : LaunchMode::Fused})) {
+                    .launch = isPerStage ? LaunchMode::PerStage : LaunchMode::Fused,
+                    .trace = request.trace})) {
     const std::string name = pass->getArgument().str();
     progress(name);
     mlir::PassManager manager(&context);
@@ -145,7 +146,8 @@ Error Compilation::runPasses() {
   options.emit.origin = sys::path::filename(request.source).str();
   options.emit.regenerate = formatv(
       "megalith compile {0} --target {1} --rows {2} --sms {3}{4} -o out", options.emit.origin,
-      request.target, request.rows, request.sms, isPerStage ? " --launch per-stage" : "");
+      request.target, request.rows, request.sms,
+      std::string(isPerStage ? " --launch per-stage" : "") + (request.trace ? " --trace" : ""));
   options.files.emplace_back(kKernelsFile, printed(/*locations=*/true));
   return Error::success();
 }

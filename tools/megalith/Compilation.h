@@ -32,6 +32,7 @@ struct CompileRequest {
   bool saveIr = false; ///< write the IR after each pass too
   bool cubins = true;  ///< compile the sources with NVRTC
   bool cache = false;  ///< take proofs and cubins from the user's cache and keep them there
+  bool trace = false;  ///< kernels record what their warps do
   bool prove = true;   ///< false: the caller proves kernels() itself
 };
 

@@ -62,7 +62,8 @@ static Expected<std::vector<CompileRequest>> readRequests(const Arguments &argum
                             .launch = launchMode(mode),
                             .saveIr = arguments.has("save-ir"),
                             .cubins = !arguments.has("no-cubins"),
-                            .cache = !arguments.has("no-cache")});
+                            .cache = !arguments.has("no-cache"),
+                            .trace = arguments.has("trace")});
   return requests;
 }
 
@@ -113,6 +114,7 @@ static constexpr Option kOptions[] = {
     {"no-cubins", "", "sources only, without NVRTC"},
     {"no-cache", "", "prove and compile again what the cache has ($MEGALITH_CACHE)"},
     {"timing", "", "how long each piece of work takes, at the end"},
+    {"trace", "", "kernels that record stages, waits and stalls (for bench and run --trace)"},
 };
 
 const Command kCompile = {

@@ -7,6 +7,7 @@
 #include "tools/megalith/Commands.h"
 #include "tools/megalith/Compilation.h"
 #include "tools/megalith/Files.h"
+#include "tools/trace/Export.h"
 
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/SmallString.h"
@@ -17,6 +18,13 @@
 using namespace llvm;
 
 namespace megalith::cli {
+
+/// Whose records are read back, at the end of a step.
+static constexpr int64_t kTracedLaunches = 16;
+
+static bool wantsTrace(const Arguments &arguments) {
+  return arguments.has("trace") || arguments.has("perfetto");
+}
 
 /// The artifact to run: the folder given, or one compiled from the config given.
 static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
@@ -56,7 +64,8 @@ static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
                            .sms = *sms,
                            .launch = launchMode(*mode),
                            .cubins = cubins,
-                           .cache = true},
+                           .cache = true,
+                           .trace = wantsTrace(arguments)},
                           [](StringRef work) { errs() << "compile: " << work << "\n"; });
   if (!compilation)
     return compilation.takeError();
@@ -175,6 +184,23 @@ static Error repeat(check::Session &session, runtime::Backend &backend,
   return Error::success();
 }
 
+/// The whole once more, launches overlapping: what its last launches recorded.
+static Error record(const Arguments &arguments, check::Session &session,
+                    const check::Workload &workload) {
+  runtime::Trace trace;
+  if (auto outcome = session.run(workload, 0, 0, &trace); !outcome)
+    return with(Exit::Run, outcome.takeError());
+  const runtime::Plan &plan = session.plan();
+  const trace::Summary summary = trace::summarise(plan, trace);
+  if (arguments.has("trace"))
+    if (Error error = writeText(arguments.text("trace"), trace::toJson(plan, trace, summary)))
+      return error;
+  if (arguments.has("perfetto"))
+    if (Error error = writeText(arguments.text("perfetto"), trace::toPerfetto(plan, trace)))
+      return error;
+  return writeText("", "\n" + trace::table(trace, summary));
+}
+
 static Error runRun(const Arguments &arguments) {
   Expected<StringRef> backendName = arguments.choice("backend", {"host", "cuda"});
   if (!backendName)
@@ -212,6 +238,8 @@ static Error runRun(const Arguments &arguments) {
   // The host platform's scheduler has delays of its own.
   if (*repeats && *backendName == "cuda")
     options.launchFlags = kLaunchDelays;
+  if (wantsTrace(arguments))
+    options.traced = kTracedLaunches;
   auto session = check::Session::create(*loaded.model, plan, *folder, **backend, options);
   if (!session)
     return with(Exit::Run, session.takeError());
@@ -230,12 +258,13 @@ static Error runRun(const Arguments &arguments) {
                               "lines marked FAILS; please report this as a fault of the compiler");
   if (Error error = repeat(**session, **backend, *workload, *repeats))
     return error;
-  return *repeats
-             ? writeText("", formatv("  {0} more runs, launches overlapping, all with the same "
-                                     "bits\n",
-                                     *repeats)
-                                 .str())
-             : Error::success();
+  if (*repeats)
+    if (Error error = writeText("", formatv("  {0} more runs, launches overlapping, all with the "
+                                            "same bits\n",
+                                            *repeats)
+                                        .str()))
+      return error;
+  return wantsTrace(arguments) ? record(arguments, **session, *workload) : Error::success();
 }
 
 static constexpr Option kOptions[] = {
@@ -246,6 +275,8 @@ static constexpr Option kOptions[] = {
     {"steps", "<n>", "steps in a row, each with new rows (1)"},
     {"repeat", "<n>", "as often again, on the host each time with another schedule (0)"},
     {"seed", "<n>", "of the made-up weights, tokens and history (1)"},
+    {"trace", "<file>", "write what warps did in the last launches (compile --trace)"},
+    {"perfetto", "<file>", "the same for ui.perfetto.dev"},
     {"target", "<name>", "with a config: sm_90a or sm_100a (sm_90a)"},
     {"rows", "<n>", "with a config: most live rows, 1, 2, 4 or 8 (1)"},
     {"launch", "<name>", "with a config: fused (a layer a launch) or per-stage (fused)"},
