@@ -90,6 +90,12 @@ public:
   /// Number of launch `index` of the current step; its set of a words buffer is number % sets.
   uint64_t launchNumber(int64_t index) const { return launchBase() + uint64_t(index); }
 
+  /// Where set `set` of a buffer lies, for kernels of a tool's own.
+  llvm::Expected<Backend::Address> addressOf(llvm::StringRef name, int64_t layer = 0,
+                                             int64_t set = 0) {
+    return locate(name, layer, set, 0);
+  }
+
   /// Reads a buffer back: set `set` of `layer` (0 where it has no layers).
   llvm::Expected<std::vector<unsigned char>> readBuffer(llvm::StringRef name, int64_t layer = 0,
                                                         int64_t set = 0);

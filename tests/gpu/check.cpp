@@ -7,22 +7,35 @@
 //                               then repeats LAUNCHES launches (1000), from poisoned scratch, with
 //                               other launch numbers and start delays: the same bits each time
 //
-// Needs only a driver to run, if built with --config=static; tests/gpu/run.sh does it all. A line a
-// plan; exit code 0 or 1. A process a plan: a trap loses the GPU's context.
+// and at real size, with weights and histories that the GPU makes up itself (needs NVRTC there):
+//
+// check record PLAN OUT CONTEXTS         where a GPU is: runs one step a context, launch by launch,
+//                                        and writes what each launch left to OUT/<name>.values;
+//                                        launches overlapping must give the same bits
+// check compare PLAN OUT CONTEXTS        anywhere: compares these files with the reference, each
+//                                        launch from what the one before left, and the whole step
+// check steps PLAN CONTEXT STEPS DELAYED where a GPU is: STEPS steps as a CUDA graph, then DELAYED
+//                                        with start delays, from poisoned scratch every 20: the
+//                                        same bits each time
+//
+// Needs only a driver to run, if built with --config=static; tests/gpu/run.sh and steps.sh do it
+// all. A line a plan; exit code 0 or 1. A process a plan: a trap loses the GPU's context.
 //
 //===----------------------------------------------------------------------===//
 
-#include "models/Import.h"
 #include "runtime/cuda_backend.h"
 #include "runtime/error.h"
+#include "tests/gpu/Steps.h"
 #include "tests/host/Cells.h"
 #include "tools/check/Session.h"
 #include "tools/check/Subject.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <thread>
 
@@ -103,24 +116,17 @@ llvm::Error list(const std::string &folder) {
 
 /// A plan on the GPU, beside its model's graph.
 struct Bench {
-  runtime::Plan plan;
-  mlir::MLIRContext context;
-  mlir::OwningOpRef<mlir::ModuleOp> graph;
+  std::unique_ptr<test::Artifact> artifact;
   std::unique_ptr<runtime::CudaBackend> backend;
   std::unique_ptr<Session> session;
 
+  const runtime::Plan &plan() const { return artifact->plan; }
+
   llvm::Error load(const std::string &folder) {
-    auto read = runtime::readPlan(folder + "/plan.json");
-    if (!read)
-      return read.takeError();
-    plan = std::move(*read);
-    auto config = readFile(folder + "/../../config.json");
-    if (!config)
-      return config.takeError();
-    auto imported = models::importConfig(context, *config, plan.model, {.rows = plan.rows});
-    if (!imported)
-      return imported.takeError();
-    graph = std::move(*imported);
+    auto loaded = test::Artifact::load(folder);
+    if (!loaded)
+      return loaded.takeError();
+    artifact = std::move(*loaded);
     auto gpu = runtime::CudaBackend::create();
     if (!gpu)
       return gpu.takeError();
@@ -133,9 +139,9 @@ struct Bench {
     // A sanitizer makes everything slower, not wrong.
     options.deadlineNs = uint64_t(std::getenv("MEGALITH_SANITIZER") ? 200 : 2) * 1'000'000'000;
     for (const Model &model : checkedModels())
-      if (plan.model == model.name && model.layer >= 0)
+      if (plan().model == model.name && model.layer >= 0)
         options.layer = model.layer;
-    auto made = Session::create(*graph, plan, folder, *backend, options);
+    auto made = Session::create(*artifact->graph, plan(), folder, *backend, options);
     if (!made)
       return made.takeError();
     session = std::move(*made);
@@ -165,7 +171,7 @@ llvm::Error run(const std::string &folder, int64_t launches) {
     return error;
   Report all;
   std::string failures;
-  const std::vector<test::Cell> cells = test::cells(bench.plan.rows);
+  const std::vector<test::Cell> cells = test::cells(bench.plan().rows);
   for (const test::Cell &cell : cells) {
     auto report = bench.session->compare(cell.workload);
     if (!report)
@@ -185,11 +191,148 @@ llvm::Error run(const std::string &folder, int64_t launches) {
   };
   llvm::outs() << llvm::formatv(
       "{0,-18}{1,4}{2,5}{3,9}{4,10}{5,10}{6,10}{7,10}{8,10}{9,10}{10,6}{11,9}  {12}\n",
-      bench.plan.model, bench.plan.rows, bench.plan.sms, all.launches.size(), number(most.residual),
-      number(most.router), number(most.kv), number(most.qkv), number(most.head), number(most.whole),
-      most.nearTies, done, failures.empty() ? "ok" : "FAILED");
+      bench.plan().model, bench.plan().rows, bench.plan().sms, all.launches.size(),
+      number(most.residual), number(most.router), number(most.kv), number(most.qkv),
+      number(most.head), number(most.whole), most.nearTies, done,
+      failures.empty() ? "ok" : "FAILED");
   if (!failures.empty())
     return problem("{0}", failures);
+  return llvm::Error::success();
+}
+
+//===----------------------------------------------------------------------===//
+// At real size
+//===----------------------------------------------------------------------===//
+
+using Clock = std::chrono::steady_clock;
+
+double secondsSince(Clock::time_point from) {
+  return std::chrono::duration<double>(Clock::now() - from).count();
+}
+
+llvm::Expected<std::vector<int64_t>> numbers(llvm::StringRef list) {
+  std::vector<int64_t> result;
+  for (llvm::StringRef word : llvm::split(list, ','))
+    if (word.getAsInteger(10, result.emplace_back()) || result.back() < 0)
+      return problem("expected numbers by commas but got '{0}'", list);
+  return result;
+}
+
+std::string valuesFile(const std::string &out, const runtime::Plan &plan, int64_t context) {
+  return llvm::formatv("{0}/{1}-rows{2}-context{3}.values", out, plan.model, plan.rows, context);
+}
+
+llvm::Error record(const std::string &folder, const std::string &out,
+                   const std::vector<int64_t> &contexts) {
+  auto artifact = test::Artifact::load(folder);
+  if (!artifact)
+    return artifact.takeError();
+  const runtime::Plan &plan = (*artifact)->plan;
+  auto model = test::RealModel::create(**artifact);
+  if (!model)
+    return model.takeError();
+  const auto from = Clock::now();
+  const int64_t longest = *std::max_element(contexts.begin(), contexts.end());
+  auto session =
+      (*model)->session(test::steadyWorkload(plan.rows, longest), {.launchFlags = kLaunchDelays});
+  if (!session)
+    return session.takeError();
+  for (int64_t context : contexts) {
+    const Workload workload = test::steadyWorkload(plan.rows, context);
+    auto values = (*session)->record(workload);
+    if (!values)
+      return problem("context {0}: {1}", context, llvm::toString(values.takeError()));
+    if (auto error = writeValues(valuesFile(out, plan, context), *values))
+      return error;
+    for (uint64_t round = 1; round <= 3; ++round) {
+      auto outcome = (*session)->run(workload, 7 * round, round);
+      if (!outcome)
+        return problem("context {0}: {1}", context, llvm::toString(outcome.takeError()));
+      const Outcome::StepOutcome &after = outcome->steps.back();
+      if (after.residual.values != values->back().residual.values ||
+          after.result.values != values->back().result.values)
+        return problem("context {0}: launches overlapping give other bits than one at a time",
+                       context);
+    }
+    llvm::outs() << llvm::formatv("recorded {0}, rows {1}, context {2}: {3} launches, {4:F1} s\n",
+                                  plan.model, plan.rows, context, values->size(),
+                                  secondsSince(from));
+    llvm::outs().flush();
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error compare(const std::string &folder, const std::string &out,
+                    const std::vector<int64_t> &contexts) {
+  auto artifact = test::Artifact::load(folder);
+  if (!artifact)
+    return artifact.takeError();
+  const runtime::Plan &plan = (*artifact)->plan;
+  auto comparison = Comparison::create(
+      *(*artifact)->graph, plan, {.threads = std::max(1u, std::thread::hardware_concurrency())});
+  if (!comparison)
+    return comparison.takeError();
+  std::string failures;
+  for (int64_t context : contexts) {
+    const auto from = Clock::now();
+    const Workload workload = test::steadyWorkload(plan.rows, context);
+    auto values = readValues(valuesFile(out, plan, context));
+    if (!values)
+      return values.takeError();
+    if (values->size() != plan.launches.size())
+      return problem("{0}: {1} launches, the plan has {2}", valuesFile(out, plan, context),
+                     values->size(), plan.launches.size());
+    (*comparison)->begin(workload);
+    if (auto error = (*comparison)->beginStep(sequencesOf(workload, 0, plan.vocab)))
+      return error;
+    Report report;
+    for (size_t launch = 0; launch < values->size(); ++launch) {
+      auto compared = (*comparison)->compare(int64_t(launch), (*values)[launch]);
+      if (!compared)
+        return compared.takeError();
+      report.launches.push_back(std::move(*compared));
+      llvm::errs() << "\rcontext " << context << ": launch " << launch << ", "
+                   << llvm::formatv("{0:F0} s ", secondsSince(from));
+    }
+    llvm::errs() << "\n";
+    llvm::outs() << llvm::formatv("{0}, rows {1}, context {2}, {3:F0} s: {4}\n{5}", plan.model,
+                                  plan.rows, context, secondsSince(from),
+                                  report.passes() ? "ok" : "FAILED", report.table());
+    llvm::outs().flush();
+    if (!report.passes())
+      failures += llvm::formatv(" context {0}", context);
+  }
+  return failures.empty() ? llvm::Error::success() : problem("not within tolerance:{0}", failures);
+}
+
+llvm::Error steps(const std::string &folder, int64_t context, int64_t count, int64_t delayed) {
+  auto artifact = test::Artifact::load(folder);
+  if (!artifact)
+    return artifact.takeError();
+  auto model = test::RealModel::create(**artifact);
+  if (!model)
+    return model.takeError();
+  const runtime::Plan &plan = (*artifact)->plan;
+  const Workload workload = test::steadyWorkload(plan.rows, context);
+  uint64_t digest = 0;
+  for (bool delays : {false, true}) {
+    const int64_t wanted = delays ? delayed : count;
+    if (wanted == 0)
+      continue;
+    auto result = test::repeatSteps(**model, workload, {.steps = wanted, .delays = delays});
+    if (!result)
+      return problem("rows {0}, context {1}{2}: {3}", plan.rows, context,
+                     delays ? ", start delays" : "", llvm::toString(result.takeError()));
+    llvm::outs() << llvm::formatv(
+        "{0}, rows {1}, context {2}: {3} steps{4}, all with digest {5:x}, "
+        "{6:F1} s\n",
+        plan.model, plan.rows, context, result->steps, delays ? " with start delays" : "",
+        result->digest, result->seconds);
+    llvm::outs().flush();
+    if (digest && digest != result->digest)
+      return problem("rows {0}, context {1}: start delays change the bits", plan.rows, context);
+    digest = result->digest;
+  }
   return llvm::Error::success();
 }
 
@@ -199,29 +342,48 @@ void heading() {
       "SMs", "checked", "residual", "router", "kv", "qkv", "head", "whole", "ties", "repeated");
 }
 
+llvm::Error usage() {
+  return problem("usage: check prepare FOLDER | list FOLDER | heading | run PLAN [LAUNCHES] | "
+                 "record PLAN OUT CONTEXTS | compare PLAN OUT CONTEXTS | steps PLAN CONTEXT STEPS "
+                 "DELAYED");
+}
+
+llvm::Error dispatch(llvm::StringRef verb, llvm::ArrayRef<std::string> words) {
+  if (verb == "prepare" && words.size() == 1)
+    return prepare(words[0]);
+  if (verb == "list" && words.size() == 1)
+    return list(words[0]);
+  if (verb == "heading" && words.empty()) {
+    heading();
+    return llvm::Error::success();
+  }
+  if (verb == "run" && (words.size() == 1 || words.size() == 2)) {
+    auto launches = numbers(words.size() == 2 ? words[1] : "1000");
+    return launches ? run(words[0], launches->front()) : launches.takeError();
+  }
+  if ((verb == "record" || verb == "compare") && words.size() == 3) {
+    auto contexts = numbers(words[2]);
+    if (!contexts)
+      return contexts.takeError();
+    return verb == "record" ? record(words[0], words[1], *contexts)
+                            : compare(words[0], words[1], *contexts);
+  }
+  if (verb == "steps" && words.size() == 4) {
+    auto values = numbers(words[1] + "," + words[2] + "," + words[3]);
+    if (!values)
+      return values.takeError();
+    return steps(words[0], (*values)[0], (*values)[1], (*values)[2]);
+  }
+  return usage();
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
-  const llvm::StringRef verb = argc > 1 ? argv[1] : "";
-  int64_t launches = 1000;
-  const bool hasCount = argc == 4 && verb == "run";
-  if (hasCount && llvm::StringRef(argv[3]).getAsInteger(10, launches))
-    argc = 0;
-  llvm::Error error = llvm::Error::success();
-  if (verb == "prepare" && argc == 3) {
-    error = prepare(argv[2]);
-  } else if (verb == "list" && argc == 3) {
-    error = list(argv[2]);
-  } else if (verb == "heading" && argc == 2) {
-    heading();
-  } else if (verb == "run" && (argc == 3 || hasCount)) {
-    error = run(argv[2], launches);
-  } else {
-    llvm::errs() << "usage: check prepare FOLDER | list FOLDER | heading | run PLAN [LAUNCHES]\n";
-    return 2;
-  }
-  if (error) {
-    llvm::outs() << "FAILED " << argv[2] << ": " << llvm::toString(std::move(error)) << "\n";
+  const std::vector<std::string> words(argv + std::min(argc, 2), argv + argc);
+  if (auto error = dispatch(argc > 1 ? argv[1] : "", words)) {
+    llvm::outs() << "FAILED " << llvm::join(words, " ") << ": " << llvm::toString(std::move(error))
+                 << "\n";
     return 1;
   }
   return 0;

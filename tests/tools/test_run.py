@@ -202,6 +202,15 @@ def test_more_rows_than_the_bucket(artifact):
     assert "expected at most 2 rows in a step, as the plan was compiled for, but got 3" in done.stderr
 
 
+def test_steps_that_feed_each_other(artifact):
+    done = megalith("run", artifact, "--context", "63,0", "--steps", 3, "--feedback")  # into the next page
+    tokens = [line.split(":")[1].split() for line in done.stdout.splitlines() if "tokens of sequence" in line]
+    assert [len(t) for t in tokens] == [3, 3]
+    assert "the same without the host between steps" in done.stdout and "0 otherwise" in done.stdout
+    done = megalith("run", artifact, "--feedback", "--repeat", 2, code=2)
+    assert "expected neither --repeat nor --layer" in done.stderr
+
+
 def test_a_bucket_that_does_not_fit(tmp_path):
     """Refused by name, and the bucket that fits is not written either."""
     done = megalith("compile", CONFIGS / "mixtral-8x7b.json", "--target", "sm_90a", "--rows", "1,8", "-o",

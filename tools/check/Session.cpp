@@ -183,6 +183,12 @@ Error Session::begin(const std::vector<runtime::StepSequence> &next) {
   return options.layer ? writeInputs() : Error::success();
 }
 
+Error Session::prepare(const Workload &workload, uint64_t launchBase, uint64_t delaySeed) {
+  if (Error error = load(workload, launchBase, delaySeed))
+    return error;
+  return begin(sequencesOf(workload, 0, plan().vocab));
+}
+
 Error Session::writeInputs() {
   // Launches that are left out did not re-arm their sets.
   for (const runtime::Buffer &buffer : plan().buffers)

@@ -108,6 +108,8 @@ public:
   /// Plants another fault in the reference from now on.
   llvm::Error plant(reference::Fault fault) { return comparison->plant(fault); }
 
+  /// Sets the first step of a workload up, from poisoned scratch, for tools that run it themselves.
+  llvm::Error prepare(const Workload &workload, uint64_t launchBase = 0, uint64_t delaySeed = 0);
   runtime::Executor &getExecutor() { return *executor; }
 
 private:

@@ -201,6 +201,45 @@ static Error record(const Arguments &arguments, check::Session &session,
   return writeText("", "\n" + trace::table(trace, summary));
 }
 
+static Error writeReport(const check::Workload &workload, const runtime::Plan &plan,
+                         StringRef backend, const check::Report &report) {
+  return writeText(
+      "", formatv("{0} for {1}, rows {2}, {3} SMs{4}, on {5}: {6}\n{7}", plan.model, plan.target,
+                  plan.rows, plan.sms,
+                  plan.launchMode == runtime::LaunchMode::PerStage ? ", a launch a stage" : "",
+                  backend, workload.str(), report.table())
+              .str());
+}
+
+static Error notWithin() {
+  return failure(Exit::Run, "expected results within tolerance of the reference but got the lines "
+                            "marked FAILS; please report this as a fault of the compiler");
+}
+
+/// Steps that feed each other: launch by launch against the reference, then without the host.
+static Error generate(check::Session &session, const check::Workload &workload,
+                      StringRef backendName) {
+  Expected<check::Generation> generation = session.generate(workload);
+  if (!generation)
+    return with(Exit::Run, generation.takeError());
+  if (Error error = writeReport(workload, session.plan(), backendName, generation->report))
+    return error;
+  std::string text;
+  raw_string_ostream os(text);
+  for (size_t s = 0; s < workload.sequences.size(); ++s) {
+    os << formatv("  tokens of sequence {0}:", s);
+    for (const std::vector<int32_t> &step : generation->tokens)
+      os << " " << step[s];
+    os << "\n";
+  }
+  os << formatv("  the same without the host between steps; the reference would have chosen {0} "
+                "other(s) at a near tie, {1} otherwise\n",
+                generation->nearTies, generation->wrongTokens);
+  if (Error error = writeText("", text))
+    return error;
+  return generation->passes() ? Error::success() : notWithin();
+}
+
 static Error runRun(const Arguments &arguments) {
   Expected<StringRef> backendName = arguments.choice("backend", {"host", "cuda"});
   if (!backendName)
@@ -232,6 +271,12 @@ static Error runRun(const Arguments &arguments) {
   if (Error error = checkAgainst(*loaded.model, plan, *workload, options.layer))
     return error;
 
+  const bool feedback = arguments.has("feedback");
+  if (feedback && (*repeats || options.layer))
+    return failure(Exit::CommandLine,
+                   "--feedback: expected neither --repeat nor --layer beside it; "
+                   "leave out one of them");
+  options.tokenSteps = feedback ? workload->steps : 0;
   options.weightSeed = workload->seed;
   options.maxPages = workload->maxPages();
   options.poolPages = workload->totalPages();
@@ -243,19 +288,15 @@ static Error runRun(const Arguments &arguments) {
   auto session = check::Session::create(*loaded.model, plan, *folder, **backend, options);
   if (!session)
     return with(Exit::Run, session.takeError());
+  if (feedback)
+    return generate(**session, *workload, *backendName);
   Expected<check::Report> report = (*session)->compare(*workload);
   if (!report)
     return with(Exit::Run, report.takeError());
-  if (Error error = writeText(
-          "", formatv("{0} for {1}, rows {2}, {3} SMs{4}, on {5}: {6}\n{7}", plan.model,
-                      plan.target, plan.rows, plan.sms,
-                      plan.launchMode == runtime::LaunchMode::PerStage ? ", a launch a stage" : "",
-                      *backendName, workload->str(), report->table())
-                  .str()))
+  if (Error error = writeReport(*workload, plan, *backendName, *report))
     return error;
   if (!report->passes())
-    return failure(Exit::Run, "expected results within tolerance of the reference but got the "
-                              "lines marked FAILS; please report this as a fault of the compiler");
+    return notWithin();
   if (Error error = repeat(**session, **backend, *workload, *repeats))
     return error;
   if (*repeats)
@@ -273,6 +314,7 @@ static constexpr Option kOptions[] = {
     {"new-rows", "<list>", "rows of each sequence in the step, by commas (1 each)"},
     {"layer", "<n>", "that layer's launches alone, from a made-up residual (the whole step)"},
     {"steps", "<n>", "steps in a row, each with new rows (1)"},
+    {"feedback", "", "each step goes on with the tokens that the step before chose"},
     {"repeat", "<n>", "as often again, on the host each time with another schedule (0)"},
     {"seed", "<n>", "of the made-up weights, tokens and history (1)"},
     {"trace", "<file>", "write what warps did in the last launches (compile --trace)"},

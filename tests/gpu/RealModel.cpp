@@ -1,0 +1,93 @@
+//===- RealModel.cpp - A compiled model at real size on a GPU -------------===//
+
+#include "tests/gpu/RealModel.h"
+
+#include "models/Import.h"
+#include "runtime/error.h"
+
+#include "llvm/Support/MemoryBuffer.h"
+
+namespace megalith::test {
+
+using llvm::Error;
+using llvm::Expected;
+using runtime::problem;
+
+Expected<std::unique_ptr<Artifact>> Artifact::load(const std::string &folder) {
+  auto artifact = std::make_unique<Artifact>();
+  artifact->folder = folder;
+  auto plan = runtime::readPlan(folder + "/plan.json");
+  if (!plan)
+    return plan.takeError();
+  artifact->plan = std::move(*plan);
+  const std::string file = folder + "/../../config.json";
+  auto config = llvm::MemoryBuffer::getFile(file);
+  if (!config)
+    return problem("{0}: {1}", file, config.getError().message());
+  auto graph = models::importConfig(artifact->context, (*config)->getBuffer().str(),
+                                    artifact->plan.model, {.rows = artifact->plan.rows});
+  if (!graph)
+    return graph.takeError();
+  artifact->graph = std::move(*graph);
+  return artifact;
+}
+
+Expected<std::unique_ptr<RealModel>> RealModel::create(const Artifact &artifact) {
+  std::unique_ptr<RealModel> model(new RealModel(artifact));
+  auto cuda = runtime::CudaBackend::create();
+  if (!cuda)
+    return cuda.takeError();
+  model->cuda = std::move(*cuda);
+  auto nvrtc = runtime::Nvrtc::load();
+  if (!nvrtc)
+    return nvrtc.takeError();
+  model->nvrtc.emplace(std::move(*nvrtc));
+  auto fill =
+      runtime::DeviceFill::create(model->cuda->driver(), *model->nvrtc, artifact.plan.target);
+  if (!fill)
+    return fill.takeError();
+  model->fill = std::move(*fill);
+  model->filled = std::make_unique<bench::FilledBackend>(*model->cuda, *model->fill, kSeed);
+  auto table =
+      model->cuda->allocate("page table of fills", kTablePages * 4, runtime::BufferSpace::Device);
+  if (!table)
+    return table.takeError();
+  model->table = *table;
+  return model;
+}
+
+Expected<std::unique_ptr<check::Session>> RealModel::session(const check::Workload &workload,
+                                                             check::SessionOptions options) {
+  options.weightSeed = kSeed;
+  options.maxPages = workload.maxPages();
+  options.poolPages = workload.totalPages();
+  options.fillHistory = [this](int64_t layer, uint32_t seed, const check::Sequence &sequence,
+                               const runtime::StepSequence &entry) {
+    return fillHistory(layer, seed, sequence, entry);
+  };
+  return check::Session::create(*artifact.graph, artifact.plan, artifact.folder, *filled, options);
+}
+
+Error RealModel::fillHistory(int64_t layer, uint32_t seed, const check::Sequence &sequence,
+                             const runtime::StepSequence &entry) {
+  const int64_t pages = int64_t(entry.pages.size());
+  if (pages > kTablePages)
+    return problem("a history of {0} pages, expected at most {1}", pages, kTablePages);
+  if (Error error = cuda->write(table, entry.pages.data(), pages * 4))
+    return error;
+  FillPages job = runtime::fillPages(artifact.plan, layer, seed,
+                                     reinterpret_cast<unsigned char *>(filled->pool(layer)),
+                                     reinterpret_cast<const int32_t *>(table), pages);
+  job.content = sequence.content;
+  job.start = sequence.start;
+  return fill->fill(job);
+}
+
+check::Workload steadyWorkload(int64_t rows, int64_t context) {
+  check::Workload workload;
+  for (int64_t row = 0; row < rows; ++row)
+    workload.sequences.push_back({.start = context, .content = row});
+  return workload;
+}
+
+} // namespace megalith::test
