@@ -194,6 +194,7 @@ private:
     auto nvrtc = runtime::Nvrtc::load();
     if (!nvrtc)
       return nvrtc.takeError();
+    artifact.plan.cudaVersion = nvrtc->version(); // a driver older than it is refused
     log += "NVRTC " + nvrtc->versionText() + ", " + artifact.plan.target + "\n";
     using Result = std::optional<llvm::Expected<runtime::Compiled>>;
     std::vector<std::future<Result>> pending;
@@ -226,6 +227,7 @@ private:
                                      "': the cubin holds no kernel of that name");
     kernel.resources = found->second;
     kernel.cubin = "kernels/" + kernel.name + ".cubin";
+    kernel.cubinDigest = runtime::digestOf(compiled.cubin);
     log += resourceLine(kernel) + compiled.log;
     return staging.write(kernel.cubin, compiled.cubin);
   }

@@ -2,7 +2,9 @@
 
 #include "runtime/cuda_backend.h"
 
+#include "runtime/cubin.h"
 #include "runtime/error.h"
+#include "runtime/kernel_cache.h"
 
 #include "llvm/Support/MemoryBuffer.h"
 
@@ -51,7 +53,17 @@ llvm::Expected<int> CudaBackend::loadKernel(const Plan &plan, const Kernel &kern
   if (!cubin)
     return problem("kernel '{0}': {1}: {2}; compile the plan again", kernel.name, file,
                    cubin.getError().message());
-  auto module = gpu->loadModule((*cubin)->getBuffer(), file, int(plan.cudaVersion));
+  // The driver takes an address without a size, so a file cut short is refused here.
+  const llvm::StringRef bytes = (*cubin)->getBuffer();
+  if (const std::string digest = digestOf(bytes);
+      !kernel.cubinDigest.empty() && digest != kernel.cubinDigest)
+    return problem("kernel '{0}': {1} is damaged or of another compilation: expected the digest "
+                   "{2} that plan.json gives but got {3} of {4} bytes; compile the plan again",
+                   kernel.name, file, kernel.cubinDigest, digest, bytes.size());
+  if (auto parsed = parseCubin(bytes); !parsed)
+    return problem("kernel '{0}': {1}: {2}; compile the plan again", kernel.name, file,
+                   llvm::toString(parsed.takeError()));
+  auto module = gpu->loadModule(bytes, file, int(plan.cudaVersion));
   if (!module)
     return module.takeError();
   auto function = gpu->function(*module, kernel.name, kernel.smemBytes);

@@ -279,7 +279,9 @@ llvm::Expected<Driver::Address> Driver::allocate(int64_t bytes) {
   if (status == kOutOfMemory) {
     size_t free = 0, total = 0;
     api->cuMemGetInfo_v2(&free, &total);
-    return problem("GPU memory: {0} bytes do not fit, {1} of {2} are free", bytes, free, total);
+    return problem("GPU memory: {0} bytes do not fit, {1} of {2} are free; end other programs on "
+                   "the GPU, or run fewer rows, shorter contexts or a smaller model",
+                   bytes, free, total);
   }
   if (auto error = api->check(status, "allocating memory"))
     return error;

@@ -60,13 +60,11 @@ llvm::Expected<std::string> headerTexts(llvm::StringRef folder) {
 }
 
 /// What tells a file's contents, or nothing where it cannot be read.
-std::optional<std::string> digestOf(const std::string &file) {
+std::optional<std::string> digestOfFile(const std::string &file) {
   auto bytes = llvm::MemoryBuffer::getFile(file);
   if (!bytes)
     return std::nullopt;
-  const llvm::XXH128_hash_t hash =
-      llvm::xxh3_128bits(llvm::arrayRefFromStringRef((*bytes)->getBuffer()));
-  return llvm::utohexstr(hash.high64, true, 16) + llvm::utohexstr(hash.low64, true, 16);
+  return digestOf((*bytes)->getBuffer());
 }
 
 } // namespace
@@ -84,7 +82,7 @@ llvm::Expected<host::KernelLibrary> compileForHost(llvm::StringRef source, llvm:
   // Its digest, written last, tells a whole object from a damaged one, which the loader may take
   // for code; that one is compiled again.
   const std::string digestFile = object + ".digest";
-  if (auto digest = digestOf(object))
+  if (auto digest = digestOfFile(object))
     if (auto kept = llvm::MemoryBuffer::getFile(digestFile);
         kept && (*kept)->getBuffer() == *digest)
       return host::KernelLibrary::open(object);
@@ -101,7 +99,7 @@ llvm::Expected<host::KernelLibrary> compileForHost(llvm::StringRef source, llvm:
     fs::remove(temporary);
     return library.takeError();
   }
-  const std::optional<std::string> digest = digestOf(temporary.str().str());
+  const std::optional<std::string> digest = digestOfFile(temporary.str().str());
   if (auto error = fs::rename(temporary, object))
     return problem("host platform: cannot write '{0}': {1}", object, error.message());
   if (digest)

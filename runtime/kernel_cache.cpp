@@ -62,6 +62,11 @@ llvm::Expected<std::string> cacheEntry(llvm::StringRef cache, llvm::StringRef ki
   return folder;
 }
 
+std::string digestOf(llvm::StringRef bytes) {
+  const llvm::XXH128_hash_t hash = llvm::xxh3_128bits(llvm::arrayRefFromStringRef(bytes));
+  return llvm::utohexstr(hash.high64, true, 16) + llvm::utohexstr(hash.low64, true, 16);
+}
+
 llvm::Error writeWhole(llvm::StringRef file, llvm::StringRef text) {
   return llvm::writeToOutput(file, [&](llvm::raw_ostream &os) {
     os << text;

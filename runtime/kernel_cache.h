@@ -26,6 +26,9 @@ std::string defaultCacheFolder();
 llvm::Expected<std::string> cacheEntry(llvm::StringRef cache, llvm::StringRef kind,
                                        llvm::StringRef name, llvm::StringRef key);
 
+/// What tells bytes from damaged ones: 32 hex digits.
+std::string digestOf(llvm::StringRef bytes);
+
 /// Writes a file through a temporary one, so that it is complete or absent.
 llvm::Error writeWhole(llvm::StringRef file, llvm::StringRef text);
 

@@ -109,10 +109,11 @@ struct KernelTrace {
 };
 
 struct Kernel {
-  std::string name;      ///< the extern "C" symbol
-  std::string file;      ///< source, relative to plan.json: "kernels/layer.cu"
-  std::string cubin;     ///< relative to plan.json; empty where the plan was not compiled for a GPU
-  int64_t smemBytes = 0; ///< dynamic shared memory
+  std::string name;  ///< the extern "C" symbol
+  std::string file;  ///< source, relative to plan.json: "kernels/layer.cu"
+  std::string cubin; ///< relative to plan.json; empty where the plan was not compiled for a GPU
+  std::string cubinDigest; ///< digestOf the cubin's bytes (runtime/kernel_cache.h)
+  int64_t smemBytes = 0;   ///< dynamic shared memory
   int64_t threads = 352;
   std::vector<SlotBinding> slots;
   std::vector<Edge> edges;

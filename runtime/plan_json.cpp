@@ -144,6 +144,7 @@ template <typename IO> void fields(IO &io, Kernel &kernel) {
   io.field("name", kernel.name);
   io.field("file", kernel.file);
   io.optional("cubin", kernel.cubin);
+  io.optional("cubin_digest", kernel.cubinDigest);
   io.field("smem_bytes", kernel.smemBytes);
   io.field("threads", kernel.threads);
   io.field("slots", kernel.slots);

@@ -49,12 +49,12 @@ template <class T> struct Partial {
   std::vector<T> values;
 
   /// Adds the other's keys, if it has any; the older result is the left operand.
-  void merge(const Partial &other) {
+  void merge(const Partial &other, Inner inner) {
     if (other.sum == T(0))
       return;
     const T both = std::max(maximum, other.maximum);
-    const T mine = sum == T(0) ? T(0) : std::exp(maximum - both);
-    const T theirs = std::exp(other.maximum - both);
+    const T mine = sum == T(0) ? T(0) : exponential(maximum - both, inner);
+    const T theirs = exponential(other.maximum - both, inner);
     maximum = both;
     sum = sum * mine + other.sum * theirs;
     for (size_t d = 0; d < values.size(); ++d)
@@ -70,7 +70,9 @@ constexpr int64_t kUnit = 16;
 template <class T>
 Partial<T> attendChunk(const std::vector<T> &query, const KvStore &cache, int64_t sequence,
                        int64_t kvHead, KeyRange keys, int64_t first, int64_t chunk, int64_t chunks,
-                       const AttentionRule &rule, bool roundP) {
+                       const AttentionRule &rule, const Context &context) {
+  const bool roundP = context.precision == Precision::Contract;
+  const Inner inner = context.inner;
   Partial<T> partial;
   partial.values.assign(query.size(), T(0));
   std::vector<T> scores;
@@ -83,18 +85,27 @@ Partial<T> attendChunk(const std::vector<T> &query, const KvStore &cache, int64_
     for (int64_t j = unit; j < end; ++j) {
       const std::span<const double> key = cache.key(sequence, j, kvHead);
       T dot = 0;
-      for (size_t d = 0; d < query.size(); ++d)
-        dot += query[d] * T(key[d]);
+      if (inner == Inner::Ascending) {
+        for (size_t d = 0; d < query.size(); ++d)
+          dot += query[d] * T(key[d]);
+      } else {
+        for (size_t d = 0; d < query.size(); d += 16) {
+          T part[16] = {};
+          const size_t count = std::min<size_t>(16, query.size() - d);
+          std::copy_n(key.begin() + ptrdiff_t(d), count, part);
+          dot += pairedSum(query.data() + d, part, int64_t(count));
+        }
+      }
       scores.push_back(dot * T(rule.scale));
       maximum = std::max(maximum, scores.back());
     }
-    const T before = std::exp(partial.maximum - maximum); // 0 for the first unit
+    const T before = exponential(partial.maximum - maximum, inner); // 0 for the first unit
     partial.maximum = maximum;
     partial.sum *= before;
     for (T &value : partial.values)
       value *= before;
     for (int64_t j = unit; j < end; ++j) {
-      const T p = std::exp(scores[size_t(j - unit)] - maximum);
+      const T p = exponential(scores[size_t(j - unit)] - maximum, inner);
       partial.sum += p;
       const T entering = roundP ? T(models::r16(float(p))) : p;
       const int64_t at = std::max<int64_t>(0, j + rule.valueShift);
@@ -130,7 +141,6 @@ Matrix attention(const Matrix &q, const KvStore &cache, const AttentionRule &rul
     }
   withArithmetic(context.precision, [&](auto zero) {
     using T = decltype(zero);
-    const bool roundP = context.precision == Precision::Contract;
     auto attend = [&](const Row &row, int64_t r, int64_t head) {
       const int64_t kvHead = rule.interleavedHeads ? head % cache.heads : head / group;
       const std::span<const double> from =
@@ -148,15 +158,16 @@ Matrix attention(const Matrix &q, const KvStore &cache, const AttentionRule &rul
         split.values.assign(size_t(headDim), T(0));
         for (int64_t chunk = 0; chunk < chunks; ++chunk)
           split.merge(attendChunk(query, cache, row.sequence, kvHead, range, p, chunk, chunks, rule,
-                                  roundP));
-        total.merge(split);
+                                  context),
+                      context.inner);
+        total.merge(split, context.inner);
       }
       if (!sinks.empty()) {
         Partial<T> sink;
         sink.maximum = T(sinks[size_t(head)]);
         sink.sum = 1;
         sink.values.assign(size_t(headDim), T(0));
-        total.merge(sink);
+        total.merge(sink, context.inner);
       }
       for (int64_t d = 0; d < headDim; ++d)
         out.at(r, head * headDim + d) =

@@ -12,9 +12,18 @@
 #include "models/reference/step.h"
 #include "models/weights/bf16.h"
 
+#include <algorithm>
+#include <cmath>
+
 namespace megalith::reference {
 
 enum class Precision { Contract, F32, F64 };
+
+/// The contract fixes the order of chunks, not that within a matrix unit's 16 products, nor the
+/// last bit of an exponential. Ascending is one choice; Paired another: products are added in
+/// pairs, and exponentials are powers of two. How far their results are apart is how exactly the
+/// contract determines a result at all.
+enum class Inner { Ascending, Paired };
 
 /// The element type a value is declared with.
 enum class Element { F32, Bf16 };
@@ -24,6 +33,7 @@ struct Context {
   Precision precision = Precision::Contract;
   const Step *step = nullptr;
   unsigned threads = 1;
+  Inner inner = Inner::Ascending;
 
   bool live(int64_t row) const { return step->rows[size_t(row)].live; }
   int64_t rows() const { return int64_t(step->rows.size()); }
@@ -69,6 +79,35 @@ template <class T> T canonicalDot(const T *x, const T *w, int64_t k) {
   for (int c = 1; c < 8; ++c)
     total += sums[c];
   return total;
+}
+
+/// x . w over 16 elements, in pairs.
+template <class T> T pairedSum(const T *x, const T *w, int64_t k) {
+  T sums[16] = {};
+  for (int64_t i = 0; i < k; ++i)
+    sums[i] = x[i] * w[i];
+  for (int width = 8; width > 0; width /= 2)
+    for (int i = 0; i < width; ++i)
+      sums[i] += sums[i + width];
+  return sums[0];
+}
+
+/// canonicalDot with Inner::Paired.
+template <class T> T pairedDot(const T *x, const T *w, int64_t k) {
+  const int64_t chunk = canonicalChunk(k);
+  T total = 0;
+  for (int64_t first = 0; first < k; first += chunk) {
+    T sum = 0;
+    for (int64_t i = first; i < std::min(first + chunk, k); i += 16)
+      sum += pairedSum(x + i, w + i, std::min<int64_t>(16, k - i));
+    total += sum;
+  }
+  return total;
+}
+
+/// e^x.
+template <class T> T exponential(T x, Inner inner) {
+  return inner == Inner::Ascending ? std::exp(x) : std::exp2(x * T(1.4426950408889634));
 }
 
 } // namespace megalith::reference

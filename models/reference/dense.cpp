@@ -122,7 +122,10 @@ void project(const Matrix &x, std::span<const int64_t> xRows, const WeightView &
       for (int64_t n = begin; n < end; ++n) {
         readRow(weight, n, context, scratch, w.data());
         for (size_t i = 0; i < inputs.size(); ++i)
-          out.at(outRows[i], n) = double(canonicalDot(inputs[i].data(), w.data(), weight.columns));
+          out.at(outRows[i], n) =
+              double(context.inner == Inner::Ascending
+                         ? canonicalDot(inputs[i].data(), w.data(), weight.columns)
+                         : pairedDot(inputs[i].data(), w.data(), weight.columns));
       }
     });
   });

@@ -66,7 +66,7 @@ Expected<Context> Evaluator::contextOf(const Step &step, const Matrix *residual)
           step.rows.size(), (long long)hidden, (long long)residual->rows,
           (long long)residual->columns);
   }
-  return Context{options.precision, &step, options.threads};
+  return Context{options.precision, &step, options.threads, options.inner};
 }
 
 Expected<Matrix> Evaluator::embed(const Step &step) const {

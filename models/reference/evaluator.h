@@ -22,6 +22,7 @@ struct EvaluatorOptions {
   Precision precision = Precision::Contract;
   unsigned threads = 2; ///< does not change results
   Fault fault = Fault::None;
+  Inner inner = Inner::Ascending;
 };
 
 /// What a layer gives.

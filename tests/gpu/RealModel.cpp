@@ -38,6 +38,8 @@ Expected<std::unique_ptr<RealModel>> RealModel::create(const Artifact &artifact)
   if (!cuda)
     return cuda.takeError();
   model->cuda = std::move(*cuda);
+  if (Error error = model->cuda->check(artifact.plan))
+    return error;
   auto nvrtc = runtime::Nvrtc::load();
   if (!nvrtc)
     return nvrtc.takeError();

@@ -5,7 +5,8 @@
 // check run FOLDER/MODEL/sm_90a/rowsN [LAUNCHES]
 //                               where a GPU is: compares every kind of step with the reference,
 //                               then repeats LAUNCHES launches (1000), from poisoned scratch, with
-//                               other launch numbers and start delays: the same bits each time
+//                               other launch numbers and start delays: the same bits each time;
+//                               at last a few steps that feed each other
 //
 // and at real size, with weights and histories that the GPU makes up itself (needs NVRTC there):
 //
@@ -119,6 +120,7 @@ struct Bench {
   std::unique_ptr<test::Artifact> artifact;
   std::unique_ptr<runtime::CudaBackend> backend;
   std::unique_ptr<Session> session;
+  SessionOptions options;
 
   const runtime::Plan &plan() const { return artifact->plan; }
 
@@ -131,7 +133,6 @@ struct Bench {
     if (!gpu)
       return gpu.takeError();
     backend = std::move(*gpu);
-    SessionOptions options;
     options.maxPages = test::kMaxPages;
     options.poolPages = test::kPoolPages;
     options.launchFlags = kLaunchDelays;
@@ -141,6 +142,7 @@ struct Bench {
     for (const Model &model : checkedModels())
       if (plan().model == model.name && model.layer >= 0)
         options.layer = model.layer;
+    options.tokenSteps = options.layer ? 0 : 6;
     auto made = Session::create(*artifact->graph, plan(), folder, *backend, options);
     if (!made)
       return made.takeError();
@@ -165,6 +167,24 @@ llvm::Error repeat(Bench &bench, const Workload &workload, int64_t launches, int
   return llvm::Error::success();
 }
 
+/// Steps that feed each other, across the border of a page: tokens must be the best of the same
+/// steps' logits run launch by launch, which are compared with the reference.
+llvm::Error generate(Bench &bench, int64_t &tokens) {
+  Workload workload;
+  for (int64_t row = 0; row < std::min<int64_t>(bench.plan().rows, 3); ++row)
+    workload.sequences.push_back({.start = row ? 0 : 61, .content = row});
+  if (bench.plan().rows > 3) // a prompt of two rows; others stay dead
+    workload.sequences.back().rows = 2;
+  auto generation = bench.session->generate(workload);
+  if (!generation)
+    return generation.takeError();
+  if (!generation->passes())
+    return problem("{0} tokens that the reference would not choose\n{1}", generation->wrongTokens,
+                   generation->report.table());
+  tokens = int64_t(generation->tokens.size() * workload.sequences.size());
+  return llvm::Error::success();
+}
+
 llvm::Error run(const std::string &folder, int64_t launches) {
   Bench bench;
   if (auto error = bench.load(folder))
@@ -185,15 +205,19 @@ llvm::Error run(const std::string &folder, int64_t launches) {
   if (launches > 0)
     if (auto error = repeat(bench, cells.front().workload, launches, done))
       return error;
+  int64_t tokens = 0;
+  if (!bench.options.layer)
+    if (auto error = generate(bench, tokens))
+      return problem("steps that feed each other: {0}", llvm::toString(std::move(error)));
   const LaunchReport most = all.largest();
   const auto number = [](std::optional<double> error) {
     return error ? llvm::formatv("{0:e1}", *error).str() : std::string("-");
   };
   llvm::outs() << llvm::formatv(
-      "{0,-18}{1,4}{2,5}{3,9}{4,10}{5,10}{6,10}{7,10}{8,10}{9,10}{10,6}{11,9}  {12}\n",
+      "{0,-18}{1,4}{2,5}{3,9}{4,10}{5,10}{6,10}{7,10}{8,10}{9,10}{10,6}{11,9}{12,7}  {13}\n",
       bench.plan().model, bench.plan().rows, bench.plan().sms, all.launches.size(),
       number(most.residual), number(most.router), number(most.kv), number(most.qkv),
-      number(most.head), number(most.whole), most.nearTies, done,
+      number(most.head), number(most.whole), most.nearTies, done, tokens,
       failures.empty() ? "ok" : "FAILED");
   if (!failures.empty())
     return problem("{0}", failures);
@@ -269,7 +293,8 @@ llvm::Error compare(const std::string &folder, const std::string &out,
     return artifact.takeError();
   const runtime::Plan &plan = (*artifact)->plan;
   auto comparison = Comparison::create(
-      *(*artifact)->graph, plan, {.threads = std::max(1u, std::thread::hardware_concurrency())});
+      *(*artifact)->graph, plan,
+      {.threads = std::max(1u, std::thread::hardware_concurrency()), .open = true});
   if (!comparison)
     return comparison.takeError();
   std::string failures;
@@ -279,15 +304,16 @@ llvm::Error compare(const std::string &folder, const std::string &out,
     auto values = readValues(valuesFile(out, plan, context));
     if (!values)
       return values.takeError();
-    if (values->size() != plan.launches.size())
-      return problem("{0}: {1} launches, the plan has {2}", valuesFile(out, plan, context),
-                     values->size(), plan.launches.size());
+    const std::vector<runtime::LaunchGroup> groups = plan.groups();
+    if (values->size() != groups.size())
+      return problem("{0}: values of {1} groups of launches, the plan has {2}",
+                     valuesFile(out, plan, context), values->size(), groups.size());
     (*comparison)->begin(workload);
     if (auto error = (*comparison)->beginStep(sequencesOf(workload, 0, plan.vocab)))
       return error;
     Report report;
     for (size_t launch = 0; launch < values->size(); ++launch) {
-      auto compared = (*comparison)->compare(int64_t(launch), (*values)[launch]);
+      auto compared = (*comparison)->compare(groups[launch], (*values)[launch]);
       if (!compared)
         return compared.takeError();
       report.launches.push_back(std::move(*compared));
@@ -338,8 +364,9 @@ llvm::Error steps(const std::string &folder, int64_t context, int64_t count, int
 
 void heading() {
   llvm::outs() << llvm::formatv(
-      "{0,-18}{1,4}{2,5}{3,9}{4,10}{5,10}{6,10}{7,10}{8,10}{9,10}{10,6}{11,9}\n", "model", "rows",
-      "SMs", "checked", "residual", "router", "kv", "qkv", "head", "whole", "ties", "repeated");
+      "{0,-18}{1,4}{2,5}{3,9}{4,10}{5,10}{6,10}{7,10}{8,10}{9,10}{10,6}{11,9}{12,7}\n", "model",
+      "rows", "SMs", "checked", "residual", "router", "kv", "qkv", "head", "whole", "ties",
+      "repeated", "tokens");
 }
 
 llvm::Error usage() {

@@ -7,6 +7,9 @@
 // Calibration kernels leave made-up samples.
 //
 //   FAKE_MEMORY_MB   size of the device (16384)
+//   FAKE_DRIVER      the CUDA version that the driver supports (13000)
+//   FAKE_SMS         SMs of the device (132)
+//   FAKE_DEVICES     how many there are (1)
 //   FAKE_FAULT_AT    the launch with this number leaves a fault record, and the context is lost
 //   FAKE_CHANGING    buffer slot: the kernel "last" stores the launch number there
 //   FAKE_FAULT_IN    the calibration kernel of this name does likewise
@@ -176,7 +179,7 @@ FAKE cuInit(unsigned) {
   return kSuccess;
 }
 FAKE cuDriverGetVersion(int *version) {
-  *version = 13000;
+  *version = int(setting("FAKE_DRIVER", 13000));
   return kSuccess;
 }
 FAKE cuGetErrorName(Status status, const char **name) {
@@ -188,7 +191,7 @@ FAKE cuGetErrorString(Status, const char **text) {
   return kSuccess;
 }
 FAKE cuDeviceGetCount(int *count) {
-  *count = 1;
+  *count = int(setting("FAKE_DEVICES", 1));
   return kSuccess;
 }
 FAKE cuDeviceGet(int *device, int) {
@@ -200,7 +203,8 @@ FAKE cuDeviceGetName(char *name, int size, int) {
   return kSuccess;
 }
 FAKE cuDeviceGetAttribute(int *value, int attribute, int) {
-  const std::map<int, int> values = {{16, 132}, {75, 9}, {76, 0}, {95, 1}, {97, 232448}};
+  const std::map<int, int> values = {
+      {16, int(setting("FAKE_SMS", 132))}, {75, 9}, {76, 0}, {95, 1}, {97, 232448}};
   *value = values.at(attribute);
   return kSuccess;
 }

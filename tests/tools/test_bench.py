@@ -154,3 +154,43 @@ def test_plans_of_different_models(bench, plans, tmp_path):
     file.write_text(file.read_text().replace("qwen3-moe-small.test", "another"))
     done = subprocess.run([BENCH, str(mixed), "--rows", "1,4"], capture_output=True, text=True)
     assert done.returncode == 4 and "expected a plan of qwen3-moe-small.test for sm_90a" in done.stderr
+
+
+def test_machines_and_files_that_do_not_fit(bench, plans, tmp_path):
+    """Each error says what, expected, got, where and how to mend."""
+
+    def refused(*texts, **settings):
+        done, _ = bench(**settings)
+        assert done.returncode == 4, done.stdout + done.stderr
+        for text in texts:
+            assert text in done.stderr, done.stderr
+
+    refused("the cubins were made by CUDA 13.0, the GPU driver supports CUDA 12.8", "580 or newer", FAKE_DRIVER=12080)
+    refused("the plan needs 132 SMs, the GPU (Fake GPU) has 78", "--sms 78", FAKE_SMS=78)
+    refused("no GPU 0: this machine has 0", FAKE_DEVICES=0)
+    refused("does not exist", "no-such-nvrtc", MEGALITH_NVRTC="/no-such-nvrtc")
+
+    cubin = plans / "rows1/kernels/layer.cubin"
+    whole = cubin.read_bytes()
+    try:
+        for damaged in (whole[:-1], whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:], b""):
+            cubin.write_bytes(damaged)
+            refused("kernel 'layer'", "layer.cubin", "damaged or of another compilation", "compile the plan again")
+        cubin.unlink()
+        refused("kernel 'layer'", "layer.cubin", "No such file", "compile the plan again")
+    finally:
+        cubin.write_bytes(whole)
+    plan = plans / "rows1/plan.json"
+    text = plan.read_text()
+    try:
+        plan.write_text(text.replace('"target": "sm_90a"', '"target": "sm_100a"'))
+        refused("the plan is for sm_100a, the GPU (Fake GPU) is sm_90", "--target")
+    finally:
+        plan.write_text(text)
+
+
+def test_no_driver(plans, tmp_path):
+    (tmp_path / "libcuda.so.1").write_bytes(b"")  # found before any other, and no library
+    done = subprocess.run([BENCH, str(plans)], capture_output=True, text=True, timeout=300,
+                          env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)})
+    assert done.returncode == 4 and "no GPU driver" in done.stderr and "install NVIDIA's driver" in done.stderr

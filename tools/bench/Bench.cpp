@@ -135,6 +135,9 @@ Error Bench::open() {
   if (!opened)
     return opened.takeError();
   cuda = std::move(*opened);
+  for (const Compiled &compiled : plans) // before kernels are made for a GPU that is not there
+    if (Error error = cuda->check(compiled.plan))
+      return error;
   Driver &driver = cuda->driver();
   result.device = driver.info();
   result.steps = options.steps;

@@ -33,6 +33,14 @@ Error Comparison::plant(reference::Fault fault) {
   if (!created)
     return created.takeError();
   evaluator = std::move(*created);
+  if (options.open) {
+    auto other = reference::Evaluator::create(
+        module, weights,
+        {.threads = options.threads, .fault = fault, .inner = reference::Inner::Paired});
+    if (!other)
+      return other.takeError();
+    otherEvaluator = std::move(*other);
+  }
   madeInputs.clear();
   return Error::success();
 }
@@ -43,13 +51,14 @@ Error Comparison::plant(reference::Fault fault) {
 
 void Comparison::begin(const Workload &next) {
   workload = next;
-  appended.assign(size_t(plan.layers), {});
-  wholeAppended.assign(size_t(plan.layers), {});
+  cache.reset();
+  for (auto *list : {&appended, &whole.appended, &other.appended})
+    list->assign(size_t(plan.layers), {});
 }
 
 Error Comparison::beginStep(const std::vector<runtime::StepSequence> &sequences) {
   now = stepOf(sequences, plan.rows);
-  residual = whole = {};
+  residual = whole.residual = other.residual = {};
   if (Error error = now.validate())
     return error;
   if (!options.layer)
@@ -95,14 +104,18 @@ Error Comparison::makeInputs(LayerInputs &made) const {
   return Error::success();
 }
 
-KvStore Comparison::history(int64_t layer) const {
-  KvStore cache = evaluator->makeCache(layer);
+KvStore &Comparison::history(int64_t layer) {
+  // Memory of half a gigabyte is better kept; what later positions hold, nobody reads before it is
+  // written again.
+  const KvStore empty = evaluator->makeCache(layer);
+  if (!cache || cache->heads != empty.heads || cache->headDim != empty.headDim)
+    cache.emplace(empty);
   for (size_t s = 0; s < workload.sequences.size(); ++s) {
     const Sequence &sequence = workload.sequences[s];
-    cache.fillHashed(workload.seed, layer, int64_t(s), sequence.start, sequence.content,
-                     options.threads);
+    cache->fillHashed(workload.seed, layer, int64_t(s), sequence.start, sequence.content,
+                      options.threads);
   }
-  return cache;
+  return *cache;
 }
 
 //===----------------------------------------------------------------------===//
@@ -170,6 +183,7 @@ Expected<LaunchReport> Comparison::compare(const runtime::LaunchGroup &group,
                                            LaunchValues &values) {
   const int64_t launch = group.last();
   LaunchReport report;
+  weights.drop();
   report.launch = launch;
   report.kernel = plan.launches[size_t(launch)].kernel;
   if (group.count > 1)
@@ -179,7 +193,7 @@ Expected<LaunchReport> Comparison::compare(const runtime::LaunchGroup &group,
     if (!expected)
       return expected.takeError();
     report.residual = measure("residual", values.residual, *expected, now, report);
-    whole = std::move(*expected);
+    whole.residual = other.residual = std::move(*expected);
   } else {
     report.layer = plan.launches[size_t(group.first)].layer;
     if (Error error = compareLayer(residual, values, report))
@@ -191,12 +205,20 @@ Expected<LaunchReport> Comparison::compare(const runtime::LaunchGroup &group,
   residual = values.residual;
   if (!isLast(launch) || options.layer)
     return report;
-  auto logits = evaluator->head(whole, now);
+  auto logits = evaluator->head(whole.residual, now);
   if (!logits)
     return logits.takeError();
-  whole = std::move(*logits);
+  whole.residual = std::move(*logits);
+  double tolerance = kLogitsTolerance;
+  if (options.open) {
+    auto others = otherEvaluator->head(other.residual, now);
+    if (!others)
+      return others.takeError();
+    report.open = relativeRms(*others, whole.residual, now);
+    tolerance = std::max(tolerance, 2 * *report.open);
+  }
   report.whole =
-      measure("logits of the whole step", values.result, whole, now, report, kLogitsTolerance);
+      measure("logits of the whole step", values.result, whole.residual, now, report, tolerance);
   return report;
 }
 
@@ -215,11 +237,14 @@ Error Comparison::compareLayer(const Matrix &before, LaunchValues &values, Launc
     kernel.weights = values.routing.weights;
   }
   const reference::ExpertIds *ids = routes ? &kernel.ids : nullptr;
-  KvStore cache = history(layer);
+  KvStore &cache = history(layer);
   restore(cache, appended[size_t(layer)]);
   auto compared = reference::compareLayer(*evaluator, layer, before, cache, now, kernel);
   if (!compared)
     return compared.takeError();
+  if (options.open)
+    if (Error error = measureOpen(before, cache, ids, report))
+      return error;
   report.residual = compared->residual;
   report.nearTies = compared->nearTies;
   report.wrongRows = compared->wrongRows;
@@ -238,18 +263,37 @@ Error Comparison::compareLayer(const Matrix &before, LaunchValues &values, Launc
     }
     measure("residual", values.residual, expected->residual, now, report);
   }
-  return options.layer ? Error::success() : followWhole(layer, std::move(cache), ids);
+  if (options.layer)
+    return Error::success();
+  if (Error error = follow(*evaluator, whole, layer, cache, ids))
+    return error;
+  return options.open ? follow(*otherEvaluator, other, layer, cache, ids) : Error::success();
 }
 
-/// The evaluator's own step goes on by a layer, with the kernels' routing. `cache`: the layer's
-/// history, and what the kernels put there in steps before.
-Error Comparison::followWhole(int64_t layer, KvStore cache, const reference::ExpertIds *routing) {
-  std::vector<Appended> &list = wholeAppended[size_t(layer)];
+/// How far the two evaluators are apart behind this layer, from the same residual. Runs the
+/// evaluator's last, so that the cache holds its new positions.
+Error Comparison::measureOpen(const Matrix &before, KvStore &cache,
+                              const reference::ExpertIds *routing, LaunchReport &report) {
+  auto paired = otherEvaluator->layer(report.layer, before, cache, now, routing);
+  if (!paired)
+    return paired.takeError();
+  auto ascending = evaluator->layer(report.layer, before, cache, now, routing);
+  if (!ascending)
+    return ascending.takeError();
+  report.openResidual = relativeRms(paired->residual, ascending->residual, now);
+  return Error::success();
+}
+
+/// An own step goes on by a layer. `cache`: the layer's history, and anything where this step or
+/// those before it put something.
+Error Comparison::follow(const reference::Evaluator &with, OwnStep &own, int64_t layer,
+                         KvStore &cache, const reference::ExpertIds *routing) {
+  std::vector<Appended> &list = own.appended[size_t(layer)];
   restore(cache, list); // the same positions as the kernels'
-  auto after = evaluator->layer(layer, whole, cache, now, routing);
+  auto after = with.layer(layer, own.residual, cache, now, routing);
   if (!after)
     return after.takeError();
-  whole = std::move(after->residual);
+  own.residual = std::move(after->residual);
   if (workload.steps > 1)
     append(list, newKv(cache));
   return Error::success();

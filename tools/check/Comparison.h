@@ -8,8 +8,8 @@
 #define MEGALITH_TOOLS_CHECK_COMPARISON_H
 
 #include "models/reference/evaluator.h"
-#include "models/weights/weights.h"
 #include "runtime/plan.h"
+#include "tools/check/KeptWeights.h"
 #include "tools/check/Report.h"
 #include "tools/check/Values.h"
 #include "tools/check/Workload.h"
@@ -28,6 +28,8 @@ struct ComparisonOptions {
   std::optional<int64_t> layer; ///< only this layer's launch, on a made-up residual
   reference::Fault fault = reference::Fault::None; ///< planted, for tests that must fail
   unsigned threads = 2;                            ///< of the evaluator
+  /// Also measure what the contract leaves open, of launches and of whole steps: twice the work.
+  bool open = false;
 };
 
 /// What a layer's launch alone starts from.
@@ -49,17 +51,17 @@ public:
   llvm::Error beginStep(const std::vector<runtime::StepSequence> &sequences);
   const reference::Step &step() const { return now; }
 
-  /// Compares what a group of launches (Plan::groups) left; those of a step in order, from the first
-  /// that runs. Adds the routing to `values`. Behind the last of a whole step its logits are compared with a
-  /// step of the evaluator that was given the kernels' routing.
+  /// Compares what a group of launches (Plan::groups) left; those of a step in order, from the
+  /// first that runs. Adds the routing to `values`. Behind the last of a whole step its logits are
+  /// compared with a step of the evaluator that was given the kernels' routing.
   llvm::Expected<LaunchReport> compare(const runtime::LaunchGroup &group, LaunchValues &values);
   /// The logits of that step of the evaluator.
-  const reference::Matrix &wholeLogits() const { return whole; }
+  const reference::Matrix &wholeLogits() const { return whole.residual; }
 
   /// For options.layer: what its launch starts from, in the step begun.
   llvm::Expected<const LayerInputs *> inputs();
-  /// The made-up history of a layer.
-  reference::KvStore history(int64_t layer) const;
+  /// The made-up history of a layer; the store is the same for all layers.
+  reference::KvStore &history(int64_t layer);
 
 private:
   using Matrix = reference::Matrix;
@@ -70,14 +72,22 @@ private:
   };
 
   Comparison(mlir::ModuleOp module, const runtime::Plan &plan, const ComparisonOptions &options)
-      : module(module), plan(plan), options(options), weights(options.weightSeed) {}
+      : module(module), plan(plan), options(options), hashed(options.weightSeed), weights(hashed) {}
 
   llvm::Error makeInputs(LayerInputs &made) const;
   llvm::Error compareLayer(const Matrix &before, LaunchValues &values, LaunchReport &report);
-  llvm::Error followWhole(int64_t layer, reference::KvStore cache,
-                          const reference::ExpertIds *routing);
+  /// A step of an evaluator's own, with the kernels' routing.
+  struct OwnStep {
+    Matrix residual; ///< in the end the logits
+    /// By layer: what steps before put into the pages.
+    std::vector<std::vector<Appended>> appended;
+  };
+  llvm::Error follow(const reference::Evaluator &with, OwnStep &own, int64_t layer,
+                     reference::KvStore &cache, const reference::ExpertIds *routing);
   llvm::Error compareResult(const runtime::LaunchGroup &group, const LaunchValues &values,
                             LaunchReport &report);
+  llvm::Error measureOpen(const Matrix &before, reference::KvStore &cache,
+                          const reference::ExpertIds *routing, LaunchReport &report);
   void compareKv(const reference::KvStore &cache, const LaunchValues &values, LaunchReport &report);
   Matrix newKv(const reference::KvStore &cache) const;
   void append(std::vector<Appended> &list, const Matrix &kv) const;
@@ -87,16 +97,16 @@ private:
   mlir::ModuleOp module;
   const runtime::Plan &plan;
   ComparisonOptions options;
-  models::HashedWeights weights;
-  std::optional<reference::Evaluator> evaluator;
+  models::HashedWeights hashed;
+  KeptWeights weights;
+  std::optional<reference::Evaluator> evaluator, otherEvaluator; ///< the other: Inner::Paired
+  std::optional<reference::KvStore> cache;                       ///< one layer's
 
   Workload workload;
   reference::Step now;
   Matrix residual; ///< that the launch before left
-  Matrix whole;    ///< of the evaluator's own step: its residual, in the end its logits
-  /// By layer: what the kernels put into the pages in steps before, and what the evaluator's own
-  /// steps would have put there.
-  std::vector<std::vector<Appended>> appended, wholeAppended;
+  OwnStep whole, other;
+  std::vector<std::vector<Appended>> appended; ///< by layer, what the kernels put into the pages
   /// By workload, its seed and the step: the evaluator takes long over a real layer's.
   std::map<std::tuple<std::string, uint32_t, std::vector<int64_t>>, LayerInputs> madeInputs;
 };

@@ -157,7 +157,7 @@ Error Session::fillHistory(int64_t layer, const Workload &workload) {
         return error;
     return Error::success();
   }
-  const KvStore history = comparison->history(layer);
+  const KvStore &history = comparison->history(layer);
   const size_t width = size_t(history.heads * history.headDim);
   for (size_t s = 0; s < sequences.size(); ++s)
     for (int64_t position = 0; position < workload.sequences[s].start; ++position)

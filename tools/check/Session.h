@@ -139,9 +139,9 @@ private:
   SessionOptions options;
   models::HashedWeights weights;
   std::unique_ptr<runtime::Executor> executor;
-  std::unique_ptr<Comparison> comparison; ///< knows the executor's plan
-  std::vector<runtime::LaunchGroup> groups; ///< that run, compared one by one
-  int64_t firstLaunch = 0, launchCount = 0; ///< of all of them
+  std::unique_ptr<Comparison> comparison;       ///< knows the executor's plan
+  std::vector<runtime::LaunchGroup> groups;     ///< that run, compared one by one
+  int64_t firstLaunch = 0, launchCount = 0;     ///< of all of them
   std::vector<runtime::StepSequence> sequences; ///< of the current step
 };
 
