@@ -48,8 +48,8 @@ template <class... Edges, class Cta> MEGALITH_DEVICE void setup(const Cta &cta) 
 namespace detail {
 /// The rest of a wait that did not pass at once. Out of line: it is long, every wait has one, and
 /// all roles share the SM's instruction cache.
-MEGALITH_COLD void await_slowly(const LaunchArgs &args, uint64_t *barrier, uint32_t parity,
-                                uint32_t edge, uint32_t use, uint64_t n) {
+MEGALITH_COLD void await_slowly(const LaunchArgs &args, platform::BarrierRef barrier,
+                                uint32_t parity, uint32_t edge, uint32_t use, uint64_t n) {
   Patience patience;
   while (!platform::mbarrier_try_wait(barrier, parity))
     if (patience.lost(args))
@@ -61,7 +61,7 @@ MEGALITH_COLD void await_slowly(const LaunchArgs &args, uint64_t *barrier, uint3
 /// each of them may read what a bulk copy brought.
 template <class E, class Cta>
 MEGALITH_DEVICE void await_phase(const Cta &cta, int slot, uint32_t parity, uint32_t use) {
-  uint64_t *barrier = E::barrier(cta, slot);
+  const platform::BarrierRef barrier = platform::barrier_ref(E::barrier(cta, slot));
   if (!platform::mbarrier_try_wait(barrier, parity))
     detail::await_slowly(cta.args, barrier, parity, E::kId, use, cta.n);
 }

@@ -69,13 +69,20 @@ template <class X, class Cta> MEGALITH_DEVICE uint32_t *set_of(const Cta &cta, u
   return static_cast<uint32_t *>(cta.args.buffer[X::kBuffer]) + set * X::kSetWords;
 }
 
+namespace detail {
+/// One warp empties words [first, end). Out of line: a kernel re-arms all exchanges of its plan.
+MEGALITH_COLD void empty_words(uint32_t *set, int first, int end) {
+  MEGALITH_UNROLL(1)
+  for (int i = first; i < end; i += 32)
+    platform::st_relaxed<platform::Scope::gpu, uint32_t>(set + i, kEmptyWord);
+}
+} // namespace detail
+
 /// Poller, after launch_wait: empties this SM's share of the set that launch n+1 writes. Everyone
 /// who reads that set's old words is done: launch n-1 for two sets, n-2 and n-1 for three.
 template <class X, class Cta> MEGALITH_DEVICE void rearm(const Cta &cta) {
-  uint32_t *set = set_of<X>(cta, X::kSets - 1);
   const Share share = share_of<Cta>(cta.sm, X::kSetWords);
-  for (int i = share.first + cta.lane; i < share.end; i += 32)
-    platform::st_relaxed<platform::Scope::gpu, uint32_t>(set + i, kEmptyWord);
+  detail::empty_words(set_of<X>(cta, X::kSets - 1), share.first + cta.lane, share.end);
 }
 
 namespace detail {
@@ -223,106 +230,6 @@ MEGALITH_DEVICE void poll_block(const Cta &cta, int first_row, int rows, int fir
                        {set_of<X>(cta, E::kAge) + first, target, rows * vectors, vectors,
                         reciprocal, X::kWidth, pitch, first},
                        cta.lane, E::kId, cta.n);
-  platform::mark_end();
-}
-
-namespace detail {
-
-/// One warp waits for up to `Each` vectors a lane of E's set and puts them in shared memory: vector
-/// u of this lane, bit u of `missing`, from word from(u) of the set to to(u). Inline and short: it
-/// is the hop from SM to SM.
-template <class E, int Each, class Cta, class From, class To>
-MEGALITH_DEVICE void poll_few(const Cta &cta, uint32_t missing, From from, To to) {
-  const uint32_t *set = set_of<typename E::Exchange>(cta, E::kAge);
-  Patience patience;
-  while (true) {
-    u32x4 v[Each];
-    MEGALITH_UNROLL_ALL
-    for (int u = 0; u < Each; ++u)
-      if ((missing >> u) & 1)
-        v[u] = platform::ld_relaxed_v4<platform::Scope::gpu>(set + from(u));
-    int absent = -1;
-    MEGALITH_UNROLL_ALL
-    for (int u = 0; u < Each; ++u)
-      if ((missing >> u) & 1) {
-        if (arrived(v[u])) {
-          platform::st_shared(to(u), v[u]);
-          missing &= ~(1u << u);
-        } else {
-          absent = from(u);
-        }
-      }
-    if (!platform::any_sync(missing != 0))
-      break;
-    if (absent >= 0) {
-      if (patience.lost(cta))
-        platform::fail(cta.args.fault, E::kId, absent, kEmptyWord, cta.n);
-      platform::poll_pause(set + absent);
-    }
-  }
-  platform::warp_sync();
-}
-
-inline constexpr int kFewVectors = 4; // of a lane, that poll_few has registers for
-
-} // namespace detail
-
-/// Consumer warp, after refill<X>: its K chunk of all rows of E's bf16 words, as they arrive, to
-/// the rows of X; the chunk's padding becomes zero. No other warp needs them, so none waits for
-/// another.
-template <class E, class X, class Cta> MEGALITH_DEVICE void poll_chunk(const Cta &cta) {
-  using Exchange = typename E::Exchange;
-  static_assert(Exchange::kCount <= X::kCount && 2 * Exchange::kWidth == X::kWidth);
-  constexpr int kVectors = X::kChunk / 8, kItems = Exchange::kCount * kVectors;
-  constexpr int kEach = (kItems + 31) / 32;
-  const int first = kVectors * cta.role_warp; // of a row's vectors
-  platform::mark<platform::verb::Poll, E>();
-  if constexpr (kEach <= detail::kFewVectors) {
-    const auto row = [&](int u) { return (cta.lane + 32 * u) / kVectors; };
-    const auto vector = [&](int u) { return first + (cta.lane + 32 * u) % kVectors; };
-    const auto target = [&](int u) { return X::row(cta, row(u)) + 16 * vector(u); };
-    uint32_t missing = 0;
-    MEGALITH_UNROLL_ALL
-    for (int u = 0; u < kEach; ++u)
-      if (cta.lane + 32 * u < kItems) {
-        if (8 * vector(u) < X::kWidth)
-          missing |= 1u << u;
-        else
-          platform::st_shared(target(u), u32x4{0, 0, 0, 0});
-      }
-    detail::poll_few<E, kEach>(
-        cta, missing, [&](int u) { return row(u) * Exchange::kWidth + 4 * vector(u); }, target);
-  } else {
-    const int end = X::kWidth / 8, mine = end - first < kVectors ? end - first : kVectors;
-    if (mine > 0)
-      poll_block<E>(cta, 0, Exchange::kCount, 4 * first, mine, X::row(cta, 0) + 16 * first,
-                    X::kStride);
-    for (int r = 0; r < Exchange::kCount; ++r)
-      for (int v = (mine > 0 ? mine : 0) + cta.lane; v < kVectors; v += 32)
-        platform::st_shared(X::row(cta, r) + 16 * (first + v), u32x4{0, 0, 0, 0});
-    platform::warp_sync();
-  }
-  platform::mark_end();
-}
-
-/// Consumer: warp r brings row r of E's fp32 words to row r of X, a WordRows.
-template <class E, class X, class Cta> MEGALITH_DEVICE void poll_own_row(const Cta &cta) {
-  using Exchange = typename E::Exchange;
-  static_assert(Exchange::kCount <= kConsumerWarps && Exchange::kWidth % 4 == 0);
-  static_assert(Exchange::kCount <= X::kCount && Exchange::kWidth == X::kWidth);
-  constexpr int kVectors = Exchange::kWidth / 4, kEach = (kVectors + 31) / 32;
-  static_assert(kEach <= detail::kFewVectors);
-  platform::mark<platform::verb::Poll, E>();
-  const int row = cta.role_warp;
-  if (row < Exchange::kCount) {
-    uint32_t missing = 0;
-    MEGALITH_UNROLL_ALL
-    for (int u = 0; u < kEach; ++u)
-      missing |= cta.lane + 32 * u < kVectors ? 1u << u : 0;
-    detail::poll_few<E, kEach>(
-        cta, missing, [&](int u) { return row * Exchange::kWidth + 4 * (cta.lane + 32 * u); },
-        [&](int u) { return X::row(cta, row) + 4 * (cta.lane + 32 * u); });
-  }
   platform::mark_end();
 }
 

@@ -68,15 +68,42 @@ MEGALITH_DEVICE void gather_words(const Cta &cta, int count, const uint32_t *bas
       [](const u32x4 &v) { return !E::kIsProof || detail::arrived(v); }, take);
 }
 
-/// Gathers epoch words of this launch: source(i) counts words from `base`.
-template <class E, int Batch, class Cta, class Source, class Take>
-MEGALITH_DEVICE void gather_epochs(const Cta &cta, int count, const U128 *base, Source source,
-                                   Take take) {
+/// Gathers `count` epoch words of this launch that lie one after another from `base`.
+template <class E, int Batch, class Cta, class Take>
+MEGALITH_DEVICE void gather_epochs(const Cta &cta, int count, const U128 *base, Take take) {
   const uint32_t epoch = epoch_of(cta);
-  gather_items<E, Batch>(
-      cta, count, base, source,
-      [](const U128 *p) { return platform::ld_relaxed<platform::Scope::gpu, U128>(p); },
-      [epoch](const U128 &v) { return !E::kIsProof || v.w == epoch; }, take);
+  platform::mark<platform::verb::Poll, E>();
+  MEGALITH_UNROLL(1)
+  for (int batch = 0; batch < count; batch += 32 * Batch) {
+    const int left = count - batch - cta.lane; // item j of this lane is there if left > 32 j
+    const U128 *words = base + batch + cta.lane;
+    U128 value[Batch];
+    Patience patience;
+    MEGALITH_UNROLL(1)
+    for (uint32_t sweep = 1;; ++sweep) {
+      int absent = -1;
+      MEGALITH_UNROLL_ALL
+      for (int j = 0; j < Batch; ++j)
+        if (left > 32 * j)
+          value[j] = platform::ld_relaxed<platform::Scope::gpu, U128>(words + 32 * j);
+      MEGALITH_UNROLL_ALL
+      for (int j = 0; j < Batch; ++j)
+        if (E::kIsProof && left > 32 * j && value[j].w != epoch)
+          absent = 32 * j;
+      if (platform::all_sync(absent < 0))
+        break;
+      if (absent >= 0) {
+        if (sweep % kSweepsPerLook == 0 && patience.lost(cta))
+          platform::fail(cta.args.fault, E::kId, count, batch + cta.lane + absent, cta.n);
+        platform::poll_pause(words + absent);
+      }
+    }
+    MEGALITH_UNROLL_ALL
+    for (int j = 0; j < Batch; ++j)
+      if (left > 32 * j)
+        take(batch + cta.lane + 32 * j, value[j]);
+  }
+  platform::mark_end();
 }
 
 } // namespace megalith

@@ -146,20 +146,26 @@ MEGALITH_DEVICE void store_part(const Cta &cta, int slot, const Fragment &sum) {
   platform::st_shared(at + 256, FloatPair{sum.v[2], sum.v[3]});
 }
 
-/// Epilogue warp: the chunks of a slot added in ascending order.
-template <class P, class Cta> MEGALITH_DEVICE Fragment sum_chunks(const Cta &cta, int slot) {
+namespace detail {
+/// Out of line: every stage's epilogue has one.
+MEGALITH_COLD Fragment sum_chunks_at(const unsigned char *at, uint32_t chunk_bytes) {
   Fragment sum;
   MEGALITH_UNROLL(8)
   for (int chunk = 0; chunk < kConsumerWarps; ++chunk) {
-    const unsigned char *at = P::at(cta, slot, chunk);
-    const auto low = platform::ld_shared<FloatPair>(at);
-    const auto high = platform::ld_shared<FloatPair>(at + 256);
+    const auto low = platform::ld_shared<FloatPair>(at + chunk * chunk_bytes);
+    const auto high = platform::ld_shared<FloatPair>(at + chunk * chunk_bytes + 256);
     sum =
         chunk == 0
             ? Fragment{{low.x, low.y, high.x, high.y}}
             : Fragment{{sum.v[0] + low.x, sum.v[1] + low.y, sum.v[2] + high.x, sum.v[3] + high.y}};
   }
   return sum;
+}
+} // namespace detail
+
+/// Epilogue warp: the chunks of a slot added in ascending order.
+template <class P, class Cta> MEGALITH_DEVICE Fragment sum_chunks(const Cta &cta, int slot) {
+  return detail::sum_chunks_at(P::at(cta, slot, 0), P::kChunkBytes);
 }
 
 } // namespace megalith

@@ -17,9 +17,8 @@ MEGALITH_DEVICE void poll_partials(const Cta &cta, const MergeTile &tile, int sl
   const auto *words = static_cast<const U128 *>(cta.args.buffer[E::Exchange::kBuffer]) +
                       tile.number * (kMaxSplits * S::kPartWords);
   unsigned char *target = C::Mparts::row(cta, slot, 0);
-  gather_epochs<E, kBatch>(
-      cta, tile.splits * S::kPartWords, words, [](int i) { return i; },
-      [&](int i, const U128 &v) { platform::st_shared(target + 16 * i, v); });
+  gather_epochs<E, kBatch>(cta, tile.splits * S::kPartWords, words,
+                           [&](int i, const U128 &v) { platform::st_shared(target + 16 * i, v); });
 }
 
 /// Epilogue: combines the splits in slot `slot`, o = sum w o / sum w l with w = 2^(m - max m),
@@ -52,7 +51,7 @@ MEGALITH_DEVICE void merge_splits(const Cta &cta, const MergeTile &tile, int slo
   // A batch of splits at a time, so that their loads are under way together. What is behind the
   // last split has weight 0.
   float o[kEach] = {};
-  constexpr int kBatch = 8;
+  constexpr int kBatch = kEach < 2 ? 8 : kEach < 4 ? 4 : 2;
   static_assert(kMaxSplits % kBatch == 0 && kMaxSplits <= 32);
   MEGALITH_UNROLL(1)
   for (int batch = 0; batch < tile.splits; batch += kBatch) {

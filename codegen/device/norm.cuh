@@ -28,15 +28,15 @@ MEGALITH_DEVICE uint32_t scale_pair(uint32_t pair, float scale, uint32_t gains) 
 
 } // namespace detail
 
-/// This lane's gains of its warp's chunk: vectors lane, lane + 32, ...
-template <class N> struct Gains {
-  static constexpr int kVectors = N::Rows::kChunk / 8, kEach = (kVectors + 31) / 32;
+/// A lane's gains of its warp's chunk of the rows of X: vectors lane, lane + 32, ...
+template <class X> struct Gains {
+  static constexpr int kVectors = X::kChunk / 8, kEach = (kVectors + 31) / 32;
   u32x4 v[kEach];
 };
 
 /// Consumer warp: loads them. Before the rows are waited for: gains come from HBM.
-template <class N, class Cta> MEGALITH_DEVICE Gains<N> load_gains(const Cta &cta) {
-  using G = Gains<N>;
+template <class N, class Cta> MEGALITH_DEVICE Gains<typename N::Rows> load_gains(const Cta &cta) {
+  using G = Gains<typename N::Rows>;
   G gains;
   MEGALITH_UNROLL_ALL
   for (int u = 0; u < G::kEach; ++u) {
@@ -51,56 +51,64 @@ template <class N, class Cta> MEGALITH_DEVICE Gains<N> load_gains(const Cta &cta
   return gains;
 }
 
-/// The 8 consumer warps: row r of N::Rows becomes r16(x * rsqrt(mean x^2 + eps) * w), statistics
-/// and product in fp32, one rounding (models.md, section 1b). Each warp takes its own chunk of
-/// every row, so a row's bits do not depend on how many there are, and what a warp multiplies next
-/// it has normed itself. The chunks' sums meet in the 32 B between rows, where the meeting
-/// of refill keeps them until all have read them.
-template <class N, class Cta> MEGALITH_DEVICE void rms_norm(const Cta &cta, const Gains<N> &gains) {
-  using X = typename N::Rows;
-  using G = Gains<N>;
+namespace detail {
+/// rms_norm of the rows of X, the first of which is at `rows`. Out of line: a layer norms rows of
+/// one shape twice.
+template <class X>
+MEGALITH_COLD void rms_norm_rows(unsigned char *rows, int warp, int lane, Gains<X> gains,
+                                 float epsilon) {
+  using G = Gains<X>;
   static_assert(X::kStride >= 2 * X::kPadded + 4 * kConsumerWarps);
-  const int chunk = 2 * X::kChunk * cta.role_warp; // byte of a row
+  unsigned char *const chunk = rows + 2 * X::kChunk * warp + 16 * lane;
   MEGALITH_UNROLL(1)
   for (int r = 0; r < X::kCount; ++r) {
-    unsigned char *row = X::row(cta, r);
     float sum = 0;
     MEGALITH_UNROLL_ALL
     for (int u = 0; u < G::kEach; ++u)
-      if (const int i = cta.lane + 32 * u; i < G::kVectors) {
-        const auto x = platform::ld_shared<u32x4>(row + chunk + 16 * i);
-        sum = detail::add_squares(sum, x.x);
-        sum = detail::add_squares(sum, x.y);
-        sum = detail::add_squares(sum, x.z);
-        sum = detail::add_squares(sum, x.w);
+      if (lane + 32 * u < G::kVectors) {
+        const auto x = platform::ld_shared<u32x4>(chunk + r * X::kStride + 512 * u);
+        sum = add_squares(sum, x.x);
+        sum = add_squares(sum, x.y);
+        sum = add_squares(sum, x.z);
+        sum = add_squares(sum, x.w);
       }
     MEGALITH_UNROLL(5)
     for (int mask = 16; mask > 0; mask /= 2)
       sum += platform::shfl_xor(sum, mask);
-    if (cta.lane == 0)
-      platform::st_shared(row + 2 * X::kPadded + 4 * cta.role_warp, sum);
+    if (lane == 0)
+      platform::st_shared(rows + r * X::kStride + 2 * X::kPadded + 4 * warp, sum);
   }
   consumer_sync();
   MEGALITH_UNROLL(1)
   for (int r = 0; r < X::kCount; ++r) {
-    unsigned char *row = X::row(cta, r);
     float sum = 0;
     MEGALITH_UNROLL(8)
-    for (int warp = 0; warp < kConsumerWarps; ++warp)
-      sum += platform::ld_shared<float>(row + 2 * X::kPadded + 4 * warp);
-    const float scale = platform::rsqrtf_(platform::fmaf_(sum, 1.0f / X::kWidth, N::kEpsilon));
+    for (int w = 0; w < kConsumerWarps; ++w)
+      sum += platform::ld_shared<float>(rows + r * X::kStride + 2 * X::kPadded + 4 * w);
+    const float scale = platform::rsqrtf_(platform::fmaf_(sum, 1.0f / X::kWidth, epsilon));
     MEGALITH_UNROLL_ALL
     for (int u = 0; u < G::kEach; ++u)
-      if (const int i = cta.lane + 32 * u; i < G::kVectors) {
-        unsigned char *at = row + chunk + 16 * i;
+      if (lane + 32 * u < G::kVectors) {
+        unsigned char *at = chunk + r * X::kStride + 512 * u;
         const auto x = platform::ld_shared<u32x4>(at);
-        platform::st_shared(at, u32x4{detail::scale_pair(x.x, scale, gains.v[u].x),
-                                      detail::scale_pair(x.y, scale, gains.v[u].y),
-                                      detail::scale_pair(x.z, scale, gains.v[u].z),
-                                      detail::scale_pair(x.w, scale, gains.v[u].w)});
+        platform::st_shared(
+            at, u32x4{scale_pair(x.x, scale, gains.v[u].x), scale_pair(x.y, scale, gains.v[u].y),
+                      scale_pair(x.z, scale, gains.v[u].z), scale_pair(x.w, scale, gains.v[u].w)});
       }
   }
   platform::warp_sync();
+}
+} // namespace detail
+
+/// The 8 consumer warps: row r of N::Rows becomes r16(x * rsqrt(mean x^2 + eps) * w), statistics
+/// and product in fp32, one rounding (models.md, section 1b). Each warp takes its own chunk of
+/// every row, so a row's bits do not depend on how many there are, and what a warp multiplies next
+/// it has normed itself. The chunks' sums meet in the 32 B between rows, where the meeting of
+/// refill keeps them until all have read them.
+template <class N, class Cta>
+MEGALITH_DEVICE void rms_norm(const Cta &cta, const Gains<typename N::Rows> &gains) {
+  detail::rms_norm_rows<typename N::Rows>(N::Rows::row(cta, 0), cta.role_warp, cta.lane, gains,
+                                          N::kEpsilon);
 }
 
 /// The same where rows are there already and nothing is gained by loading the gains ahead.

@@ -71,7 +71,7 @@ MEGALITH_DEVICE void publish_partials(const Cta &cta, const AttentionTile &tile,
     const int head = tile.kv_head * S::kGroup + v % S::kGroup;
     const int record =
         ((row * C::kQHeads + head) * C::kMergeParts * kMaxSplits + tile.split) * S::kPartWords;
-    MEGALITH_UNROLL_ALL
+    MEGALITH_UNROLL(1)
     for (int base = 0; base < kWords; base += 32) {
       const int part = (base + cta.lane) / S::kPartWords, word = (base + cta.lane) % S::kPartWords;
       if (base + cta.lane < kWords) {

@@ -14,6 +14,7 @@
 // mbarrier     void mbarrier_init(bar, arrivals), mbarrier_arrive(bar),
 //              mbarrier_arrive_expect_tx(bar, bytes), mbarrier_expect_tx(bar, bytes),
 //              bool mbarrier_try_wait(bar, parity), mbarrier_passed(bar, phases),
+//              BarrierRef barrier_ref(bar), also taken by try_wait
 //              fence_mbarrier_init(), fence_proxy_async()                      bar: uint64_t *
 // bulk         cp_async_bulk(dst, src, bytes, bar), prefetch_l2(p, bytes)      multiples of 16 B
 // warp         warp_sync(), shfl_xor(v, mask), shfl(v, lane), ballot(p), all_sync(p), any_sync(p),

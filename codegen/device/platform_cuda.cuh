@@ -240,14 +240,22 @@ MEGALITH_DEVICE void mbarrier_expect_tx(uint64_t *bar, uint32_t bytes) {
       : "memory");
 }
 /// Whether the phase with this parity has completed; may be false spuriously, so loop.
-MEGALITH_DEVICE bool mbarrier_try_wait(uint64_t *bar, uint32_t parity) {
+/// An mbarrier's address, short enough to be passed to functions that are called.
+using BarrierRef = uint32_t;
+MEGALITH_DEVICE BarrierRef barrier_ref(uint64_t *bar) {
+  return detail::shared_address(bar);
+}
+MEGALITH_DEVICE bool mbarrier_try_wait(BarrierRef bar, uint32_t parity) {
   uint32_t done;
   asm volatile("{\n\t.reg .pred p;\n\tmbarrier.try_wait.parity.shared.b64 p, [%1], %2;\n\t"
                "selp.b32 %0, 1, 0, p;\n\t}"
                : "=r"(done)
-               : "r"(detail::shared_address(bar)), "r"(parity)
+               : "r"(bar), "r"(parity)
                : "memory");
   return done != 0;
+}
+MEGALITH_DEVICE bool mbarrier_try_wait(uint64_t *bar, uint32_t parity) {
+  return mbarrier_try_wait(barrier_ref(bar), parity);
 }
 /// This thread knows the barrier's first `phases` phases to be over, though it waited for none of
 /// them: the host platform holds it to that, since a parity tells only two phases apart.

@@ -104,6 +104,10 @@ MEGALITH_DEVICE void mbarrier_arrive_expect_tx(uint64_t *bar, uint32_t bytes) {
 MEGALITH_DEVICE void mbarrier_expect_tx(uint64_t *bar, uint32_t bytes) {
   host::api->mbarrier_expect(bar, bytes);
 }
+using BarrierRef = uint64_t *;
+MEGALITH_DEVICE BarrierRef barrier_ref(uint64_t *bar) {
+  return bar;
+}
 MEGALITH_DEVICE bool mbarrier_try_wait(uint64_t *bar, uint32_t parity) {
   return host::api->mbarrier_try_wait(bar, parity);
 }

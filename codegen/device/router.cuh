@@ -134,6 +134,7 @@ template <class C, class Cta> MEGALITH_DEVICE void select_experts(const Cta &cta
     if (cta.lane < C::kTopK)
       mine = platform::ld_const<int32_t>(given + row * C::kTopK + cta.lane);
   } else {
+    MEGALITH_UNROLL(1) // 1 KB of code a slot otherwise, and each needs the one before
     for (int slot = 0; slot < C::kTopK; ++slot) {
       uint32_t best = 0;
       int at = 0;

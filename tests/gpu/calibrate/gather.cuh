@@ -47,9 +47,12 @@ template <int Sms, int Group, int Share> struct Gather {
     for (uint32_t hop = 0; hop < hops(job); ++hop) {
       cta.n = hop;
       acquire<x_free>(cta);
-      gather_epochs<partials, 11>(
+      const uint32_t epoch = epoch_of(cta);
+      gather_items<partials, 11>(
           cta, kRecord, words,
           [&](int i) { return index(cta, group + i / Share, mine * Share + i % Share); },
+          [](const U128 *p) { return platform::ld_relaxed<platform::Scope::gpu, U128>(p); },
+          [epoch](const U128 &v) { return v.w == epoch; },
           [&](int i, const U128 &v) { platform::st_shared(cta.smem + kTarget + 16 * i, v); });
       platform::warp_sync();
       signal<x_full>(cta);

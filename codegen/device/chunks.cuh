@@ -1,0 +1,53 @@
+// The consumers' own polls: each warp brings what it alone needs, by the shortest way from SM to
+// SM, without the poller warp and an mbarrier between.
+#pragma once
+
+#include "codegen/device/gather.cuh"
+
+namespace megalith {
+
+/// Consumer warp, after refill<X>: its K chunk of all rows of E's bf16 words, as they arrive, to
+/// the rows of X; the chunk's padding becomes zero. No other warp needs them, so none waits for
+/// another.
+template <class E, class X, class Cta> MEGALITH_DEVICE void poll_chunk(const Cta &cta) {
+  using Exchange = typename E::Exchange;
+  static_assert(Exchange::kCount <= X::kCount && 2 * Exchange::kWidth == X::kWidth);
+  constexpr int kVectors = X::kChunk / 8, kItems = Exchange::kCount * kVectors;
+  constexpr int kEach = (kItems + 31) / 32, kBatch = kEach < 8 ? kEach : 8;
+  const int first = kVectors * cta.role_warp; // of a row's vectors
+  const auto target = [&](int i) {
+    return X::row(cta, i / kVectors) + 16 * (first + i % kVectors);
+  };
+  const auto exists = [&](int i) {
+    return X::kPadded == X::kWidth || 8 * (first + i % kVectors) < X::kWidth;
+  };
+  gather_words<E, kBatch>(
+      cta, kItems, set_of<Exchange>(cta, E::kAge),
+      [&](int i) {
+        return exists(i) ? i / kVectors * (Exchange::kWidth / 4) + first + i % kVectors : -1;
+      },
+      [&](int i, const u32x4 &v) { platform::st_shared(target(i), v); });
+  if constexpr (X::kPadded != X::kWidth)
+    for (int i = cta.lane; i < kItems; i += 32)
+      if (!exists(i))
+        platform::st_shared(target(i), u32x4{0, 0, 0, 0});
+  platform::warp_sync();
+}
+
+/// Consumer: warp r brings row r of E's fp32 words to row r of X, a WordRows.
+template <class E, class X, class Cta> MEGALITH_DEVICE void poll_own_row(const Cta &cta) {
+  using Exchange = typename E::Exchange;
+  static_assert(Exchange::kCount <= kConsumerWarps && Exchange::kWidth % 4 == 0);
+  static_assert(Exchange::kCount <= X::kCount && Exchange::kWidth == X::kWidth);
+  constexpr int kVectors = Exchange::kWidth / 4, kEach = (kVectors + 31) / 32;
+  const int row = cta.role_warp;
+  if (row >= Exchange::kCount)
+    return;
+  gather_words<E, (kEach < 8 ? kEach : 8)>(
+      cta, kVectors, set_of<Exchange>(cta, E::kAge) + row * Exchange::kWidth,
+      [](int i) { return i; },
+      [&](int i, const u32x4 &v) { platform::st_shared(X::row(cta, row) + 4 * i, v); });
+  platform::warp_sync();
+}
+
+} // namespace megalith
