@@ -157,14 +157,24 @@ private:
       for (Role role : {Role::Producer, Role::Poller, Role::Consumer, Role::Epilogue})
         if (RoleOp region = stage.role(role); region && !region.getBody().front().empty()) {
           std::vector<std::string> waits;
-          region.walk([&](WaitOp wait) {
-            if (!isStream(kernel, wait.getEdge()) && !llvm::is_contained(waits, wait.getEdge()))
-              waits.push_back(wait.getEdge().str());
+          auto waitFor = [&](StringRef edge) {
+            if (!isStream(kernel, edge) && !llvm::is_contained(waits, edge))
+              waits.push_back(edge.str());
+          };
+          region.walk([&](Operation *op) {
+            if (auto wait = dyn_cast<WaitOp>(op))
+              waitFor(wait.getEdge());
+            auto poll = dyn_cast<PollOp>(op);
+            if (!poll)
+              return;
+            // The epilogue fetches what was there long before.
+            if (role != Role::Epilogue) {
+              waitFor(poll.getEdge());
+              addHop(stage, poll, trace);
+            }
           });
           out.roles.push_back({stringifyRole(role).str(), std::move(waits)});
         }
-      if (RoleOp poller = stage.role(Role::Poller))
-        poller.walk([&](PollOp poll) { addHop(stage, poll, trace); });
     }
     return trace;
   }

@@ -149,10 +149,20 @@ private:
   }
 
   /// Whether recording notes, before the step, that what is handed over is computed.
-  bool endsProduct(Operation &op) {
-    auto acquire = dyn_cast<AcquireOp>(op);
-    return isTraced && who == Role::Consumer && acquire && !isStream(kernel, acquire.getEdge());
+  bool endsProduct(Operation *op) {
+    if (!isTraced || who != Role::Consumer)
+      return false;
+    if (auto acquire = dyn_cast<AcquireOp>(op))
+      return !isStream(kernel, acquire.getEdge());
+    auto compute = dyn_cast<ComputeOp>(op);
+    return compute &&
+           llvm::any_of(compute.getWrites().getAsRange<AccessAttr>(), [&](AccessAttr write) {
+             return kernel.lookup<ExchangeOp>(write.getBuffer()) != nullptr;
+           });
   }
+
+  /// Whether recording takes the step's time.
+  bool isTimedPoll(Operation *op) { return isTraced && who == Role::Consumer && isa<PollOp>(op); }
 
   StringRef waitVerb(WaitOp op) {
     if (!isTraced || (who != Role::Consumer && who != Role::Epilogue))
@@ -168,14 +178,21 @@ private:
   }
 
   LogicalResult step(Operation *op) {
+    if (endsProduct(op))
+      out.line("trace_product(cta);");
+    if (!isTimedPoll(op))
+      return print(op);
+    out.line("trace_poll(cta);");
+    LogicalResult result = print(op);
+    out.line("trace_polled(cta);");
+    return result;
+  }
+
+  LogicalResult print(Operation *op) {
     return llvm::TypeSwitch<Operation *, LogicalResult>(op)
         .Case([&](ForOp op) { return loop(op); })
         .Case([&](WaitOp op) { return edge(waitVerb(op), op.getEdge(), op.getResult()); })
-        .Case([&](AcquireOp op) {
-          if (endsProduct(*op))
-            out.line("trace_product(cta);");
-          return edge("acquire", op.getEdge(), op.getResult());
-        })
+        .Case([&](AcquireOp op) { return edge("acquire", op.getEdge(), op.getResult()); })
         .Case([&](SignalOp op) { return edge("signal", op.getEdge()); })
         .Case([&](ReleaseOp op) { return edge("release", op.getEdge()); })
         .Case([&](CopyOp op) { return copy(op); })
@@ -260,7 +277,8 @@ private:
     Block &body = op.getBody().front();
     // One step is one statement, except a loop over tiles, which declares their list before it.
     const bool isBraced = !llvm::hasSingleElement(body) || declaresName(body.front()) ||
-                          isRolled(body.front()) || endsProduct(body.front());
+                          isRolled(body.front()) || endsProduct(&body.front()) ||
+                          isTimedPoll(&body.front());
     if (isRolled(*op))
       out.line("MEGALITH_UNROLL(1)");
     out.open(head + (isBraced ? " {" : ""));

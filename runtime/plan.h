@@ -74,7 +74,7 @@ struct KernelResources {
 /// What a role does in a stage of a kernel that records.
 struct TraceRole {
   std::string role;               ///< "producer", …
-  std::vector<std::string> waits; ///< edges it waits for, but the ring's
+  std::vector<std::string> waits; ///< edges it waits for or polls, but the ring's
 
   bool operator==(const TraceRole &) const = default;
 };
@@ -90,7 +90,7 @@ struct TraceStage {
   bool operator==(const TraceStage &) const = default;
 };
 
-/// An exchange that one stage stores and another's poller hands to its own workers.
+/// An exchange that one stage stores and another's consumers poll, or its poller for them.
 struct TraceHop {
   std::string edge;      ///< "attn_words"
   std::string from, to;  ///< stages

@@ -79,6 +79,15 @@ template <class E, class Cta> MEGALITH_DEVICE int timed_wait(Cta &cta) {
   return slot;
 }
 
+/// Consumers: around a poll, the same.
+template <class Cta> MEGALITH_DEVICE void trace_poll(Cta &cta) {
+  cta.trace.since = platform::clock();
+}
+template <class Cta> MEGALITH_DEVICE void trace_polled(Cta &cta) {
+  cta.trace.ready = platform::clock();
+  cta.trace.waited += cta.trace.ready - cta.trace.since;
+}
+
 /// Consumers: the same for the ring's next piece.
 template <class E, class Cta> MEGALITH_DEVICE int timed_piece(Cta &cta) {
   const uint32_t before = platform::clock();

@@ -19,6 +19,7 @@ template <class Config> struct TraceState<Config, true> {
   uint32_t ready = 0, first = 0, last = 0;
   // Sums of clocks since the launch began: in waits, in waits for the ring's pieces.
   uint32_t waited = 0, stalled = 0;
+  uint32_t since; // when the poll under way began
 };
 
 } // namespace megalith

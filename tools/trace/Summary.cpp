@@ -41,8 +41,10 @@ StringRef workerOf(const TraceStage &stage) {
 
 /// When a stage's workers on one SM computed.
 struct Worked {
-  double ready = 0; ///< what the stage waits for was there
-  double first = 0, last = 0;
+  double ready = 0; ///< what all of its warps wait for was there
+  double first = 0; ///< all of them had begun
+  double start = 0; ///< one of them had
+  double last = 0;
 };
 
 /// One launch, with its stages by worker.
@@ -93,13 +95,14 @@ private:
       return;
     Worked worked;
     worked.ready = stage.ready.value_or(stage.begin);
-    worked.first = stage.first.value_or(worked.ready);
+    worked.first = worked.start = stage.first.value_or(worked.ready);
     worked.ready = std::min(worked.ready, worked.first); // several tiles: the first counts
     worked.last = stage.last.value_or(stage.end);
     auto [it, isNew] = stages[size_t(stage.stage)].try_emplace(warp.sm, worked);
     if (!isNew) {
-      it->second.ready = std::min(it->second.ready, worked.ready);
-      it->second.first = std::min(it->second.first, worked.first);
+      it->second.ready = std::max(it->second.ready, worked.ready);
+      it->second.first = std::max(it->second.first, worked.first);
+      it->second.start = std::min(it->second.start, worked.start);
       it->second.last = std::max(it->second.last, worked.last);
     }
   }
@@ -245,11 +248,11 @@ private:
       const double down = before ? before->lastOf(kExpertDown) : NAN;
       for (const auto &[sm, worked] : launch->stages[size_t(up)]) {
         if (!std::isnan(down))
-          chain.push_back(worked.first - down);
+          chain.push_back(worked.start - down);
         if (topK >= 0)
           if (const auto chosen = launch->stages[size_t(topK)].find(sm);
               chosen != launch->stages[size_t(topK)].end())
-            restart.push_back(worked.first - chosen->second.last);
+            restart.push_back(worked.start - chosen->second.last);
       }
     }
     out.chain = spreadOf(chain);

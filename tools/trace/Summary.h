@@ -35,8 +35,8 @@ struct RoleStage {
   double rest() const { return length - waited - stalled; }
 };
 
-/// An exchange, from the last product of the stage before, on whichever SM that was, to each SM's
-/// first product of the stage after.
+/// An exchange, from the last product of the stage before, on whichever SM that was, to when all
+/// warps of an SM had their first product of the stage after.
 struct HopTimes {
   runtime::TraceHop hop;
   Spread all;   ///< E, for every launch and SM

@@ -13,7 +13,7 @@ task.kernel @traced "test" target "sm_90a" sms 4 rows 1 smem 8192 {
   task.exchange @h [1, 8] bf16 sentinel sets 2 slot 1 edge @h_words
   task.ring @ring 2 x 2048 full @w_full free @w_free {offset = 0}
   task.buffer @part [128, 8] f32 smem scratch {guard = @p_full, offset = 4096, type = "Part<$offset, $slots>"}
-  task.edge 0 @h_words words epilogue -> poller
+  task.edge 0 @h_words words epilogue -> consumer
   task.edge 1 @w_full bytes producer -> consumer {offset = 7936, slots = 2}
   task.edge 2 @w_free credit consumer -> producer {offset = 7952, slots = 2, arrivals = 8}
   task.edge 3 @p_full mbarrier consumer -> epilogue {offset = 7968, arrivals = 8}
@@ -40,6 +40,9 @@ task.kernel @traced "test" target "sm_90a" sms 4 rows 1 smem 8192 {
   // Handing over ends the work; the step in a loop of its own gets braces for it.
   // CHECK: void consumer(Cta &cta) {
   // CHECK: timed_wait<x_full>(cta);
+  // CHECK-NEXT: trace_poll(cta);
+  // CHECK-NEXT: poll_chunk<h_words, first::In>(cta);
+  // CHECK-NEXT: trace_polled(cta);
   // CHECK-NEXT: const int slot = timed_piece<w_full>(cta);
   // CHECK-NEXT: release<w_free>(cta);
   // CHECK-NEXT: for (int i = 0; i < 1; ++i) {
@@ -76,6 +79,7 @@ task.kernel @traced "test" target "sm_90a" sms 4 rows 1 smem 8192 {
     }
     task.role consumer {
       task.wait @x_full
+      task.poll "poll_chunk<h_words, first::In>" [] waits @h_words reads [@h[0, 0] 1 x [8]] writes []
       task.wait @w_full {result = "const int slot"}
       task.release @w_free
       task.for "i" in 1 {
