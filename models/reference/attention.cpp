@@ -173,12 +173,17 @@ Matrix attention(const Matrix &q, const KvStore &cache, const AttentionRule &rul
         out.at(r, head * headDim + d) =
             context.store(double(total.values[size_t(d)] / total.sum), element);
     };
+    std::vector<int64_t> live;
     for (int64_t r = 0; r < q.rows; ++r)
       if (context.live(r))
-        parallelFor(rule.heads, context.threads, [&](int64_t begin, int64_t end) {
-          for (int64_t head = begin; head < end; ++head)
-            attend(context.step->rows[size_t(r)], r, head);
-        });
+        live.push_back(r);
+    parallelFor(int64_t(live.size()) * rule.heads, context.threads,
+                [&](int64_t begin, int64_t end) {
+                  for (int64_t i = begin; i < end; ++i) {
+                    const int64_t r = live[size_t(i / rule.heads)];
+                    attend(context.step->rows[size_t(r)], r, i % rule.heads);
+                  }
+                });
   });
   return out;
 }

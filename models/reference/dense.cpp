@@ -4,6 +4,7 @@
 
 #include "models/reference/parallel.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -109,23 +110,35 @@ Matrix norm(const Matrix &x, const NormRule &rule, std::span<const double> weigh
   return out;
 }
 
-void project(const Matrix &x, std::span<const int64_t> xRows, const WeightView &weight, Matrix &out,
-             std::span<const int64_t> outRows, const Context &context) {
+void project(const Matrix &x, std::span<const Projection> projections, Matrix &out,
+             const Context &context) {
   withArithmetic(context.precision, [&](auto zero) {
     using T = decltype(zero);
-    std::vector<std::vector<T>> inputs;
-    for (int64_t r : xRows)
-      inputs.push_back(toArithmetic<T>(x.row(r)));
-    parallelFor(weight.rows, context.threads, [&](int64_t begin, int64_t end) {
+    std::vector<std::vector<std::vector<T>>> inputs; // of each projection, its rows of x
+    std::vector<int64_t> firstRows = {0};            // its weight's rows among all
+    for (const Projection &projection : projections) {
+      std::vector<std::vector<T>> &rows = inputs.emplace_back();
+      for (int64_t r : projection.xRows)
+        rows.push_back(toArithmetic<T>(x.row(r)));
+      firstRows.push_back(firstRows.back() + projection.weight.rows);
+    }
+    // All rows of all weights at once: many small weights would cost more threads than time.
+    parallelFor(firstRows.back(), context.threads, [&](int64_t begin, int64_t end) {
       std::vector<float> scratch;
-      std::vector<T> w(static_cast<size_t>(weight.columns));
-      for (int64_t n = begin; n < end; ++n) {
+      std::vector<T> w;
+      size_t p = size_t(std::ranges::upper_bound(firstRows, begin) - firstRows.begin()) - 1;
+      for (int64_t i = begin; i < end; ++i) {
+        while (i >= firstRows[p + 1])
+          ++p;
+        const WeightView &weight = projections[p].weight;
+        const int64_t n = i - firstRows[p];
+        w.resize(size_t(weight.columns));
         readRow(weight, n, context, scratch, w.data());
-        for (size_t i = 0; i < inputs.size(); ++i)
-          out.at(outRows[i], n) =
+        for (size_t row = 0; row < inputs[p].size(); ++row)
+          out.at(projections[p].outRows[row], n) =
               double(context.inner == Inner::Ascending
-                         ? canonicalDot(inputs[i].data(), w.data(), weight.columns)
-                         : pairedDot(inputs[i].data(), w.data(), weight.columns));
+                         ? canonicalDot(inputs[p][row].data(), w.data(), weight.columns)
+                         : pairedDot(inputs[p][row].data(), w.data(), weight.columns));
       }
     });
   });
@@ -135,7 +148,8 @@ Matrix linear(const Matrix &x, const WeightView &weight, std::span<const double>
               const LinearRule &rule, Element element, const Context &context) {
   Matrix out(x.rows, weight.rows);
   const std::vector<int64_t> rows = liveRows(context);
-  project(x, rows, weight, out, rows, context);
+  const Projection all{weight, rows, rows};
+  project(x, {&all, 1}, out, context);
   withArithmetic(context.precision, [&](auto zero) {
     using T = decltype(zero);
     for (int64_t r : rows)

@@ -36,9 +36,15 @@ Matrix norm(const Matrix &x, const NormRule &rule, std::span<const double> weigh
 Matrix linear(const Matrix &x, const WeightView &weight, std::span<const double> bias,
               const LinearRule &rule, Element element, const Context &context);
 
-/// The core of every projection: out[r] = W x[r] unrounded, for the rows listed.
-void project(const Matrix &x, std::span<const int64_t> xRows, const WeightView &weight, Matrix &out,
-             std::span<const int64_t> outRows, const Context &context);
+/// A weight and the rows it meets: row xRows[i] of the input gives row outRows[i] of the output.
+struct Projection {
+  WeightView weight;
+  std::vector<int64_t> xRows, outRows;
+};
+
+/// The core of every projection: out[outRows[i]] = W x[xRows[i]] unrounded, for each of them.
+void project(const Matrix &x, std::span<const Projection> projections, Matrix &out,
+             const Context &context);
 
 /// Rotates the first rotary_dims channels of every head by the row's position.
 Matrix rope(const Matrix &x, const RopeRule &rule, Element element, const Context &context);

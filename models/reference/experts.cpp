@@ -110,11 +110,16 @@ Matrix expertLinear(const Matrix &x, const ExpertIds &ids, int64_t k, int64_t ou
     if (ids[p] >= 0)
       pairsOf[ids[p]].push_back(int64_t(p));
   Matrix out(int64_t(ids.size()), outputs);
+  std::vector<Projection> projections;
   for (const auto &[expert, pairs] : pairsOf) {
-    std::vector<int64_t> sources;
+    Projection &projection = projections.emplace_back();
+    projection.weight = weightOf(expert);
+    projection.outRows = pairs;
     for (int64_t p : pairs)
-      sources.push_back(perPair ? p : p / k);
-    project(x, sources, weightOf(expert), out, pairs, context);
+      projection.xRows.push_back(perPair ? p : p / k);
+  }
+  project(x, projections, out, context);
+  for (const auto &[expert, pairs] : pairsOf) {
     const std::vector<double> bias = biasOf ? biasOf(expert) : std::vector<double>();
     withArithmetic(context.precision, [&](auto zero) {
       using T = decltype(zero);
