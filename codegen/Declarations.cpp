@@ -134,6 +134,9 @@ static void emitExchange(ExchangeOp exchange, Writer &out) {
 
 static LogicalResult emitMemory(KernelOp kernel, Writer &out) {
   out.comment("Buffers and weights: slots of LaunchArgs::buffer");
+  if (kernel.isLooping())
+    out.comment(
+        ("Those below " + Twine(*kernel.getLayered()) + " differ from launch to launch").str());
   for (auto buffer : kernel.getOps<BufferOp>())
     if (buffer.getSpace() == Space::Global && failed(emitGlobal(buffer, out)))
       return failure();
@@ -197,6 +200,11 @@ static StringRef baseOf(ExchangeOp exchange) {
 static LogicalResult emitEdges(KernelOp kernel, Writer &out) {
   for (EdgeOp edge : kernel.edges()) {
     const std::string id = std::to_string(edge.getId());
+    if (edge.getKind() == EdgeKind::Launches) {
+      emitEdge(edge, "LaunchesEdge<" + id + ", " + Twine(*edge.getSlot()) + ">",
+               ", once a launch by all SMs", out);
+      continue;
+    }
     if (edge.isGlobal()) {
       for (auto exchange : kernel.getOps<ExchangeOp>())
         if (exchange.getEdge() == edge.getSymName())
@@ -350,8 +358,13 @@ LogicalResult emitDeclarations(KernelOp kernel, Writer &out) {
   if (kernel.getTrace())
     out.line("static constexpr int kTraceStages = " +
              Twine(llvm::range_size(kernel.getOps<StageOp>())) + ";");
+  if (kernel.isLooping()) {
+    out.line("static constexpr int kLaunches = " + Twine(*kernel.getLaunches()) + ";");
+    out.line("static constexpr int kLayered = " + Twine(*kernel.getLayered()) + ";");
+  }
   out.close("};");
-  out.line("using Cta = megalith::Cta<Config>;");
+  out.line(kernel.isLooping() ? "using Cta = megalith::StepCta<Config>;"
+                              : "using Cta = megalith::Cta<Config>;");
   out.blank();
   if (failed(emitMemory(kernel, out)))
     return failure();
@@ -362,7 +375,7 @@ LogicalResult emitDeclarations(KernelOp kernel, Writer &out) {
   out.blank();
   out.comment("Stages");
   for (auto [number, stage] : llvm::enumerate(kernel.getOps<StageOp>()))
-    if (failed(emitStage(stage, number, out)))
+    if (stage.getKind() != StageKind::LaunchEnd && failed(emitStage(stage, number, out)))
       return failure();
   return success();
 }

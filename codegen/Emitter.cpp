@@ -67,8 +67,12 @@ static void emitBanner(KernelOp kernel, const EmitOptions &options, Writer &out)
 }
 
 static void emitKernelFunction(KernelOp kernel, Writer &out) {
-  out.open((kernel.getResidents() > 1 ? "MEGALITH_KERNEL_OF_TWO(" : "MEGALITH_KERNEL(") +
-           kernel.getSymName() + ") {");
+  if (kernel.isLooping())
+    out.open("MEGALITH_STEP_KERNEL(" + kernel.getSymName() + ", " + Twine(*kernel.getLaunches()) +
+             ", " + Twine(*kernel.getLayered()) + ") {");
+  else
+    out.open((kernel.getResidents() > 1 ? "MEGALITH_KERNEL_OF_TWO(" : "MEGALITH_KERNEL(") +
+             kernel.getSymName() + ") {");
   out.line("Cta cta(args);");
   out.line("start_delay(cta);");
   std::string edges;

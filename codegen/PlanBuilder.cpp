@@ -95,6 +95,11 @@ private:
   /// Launch 0 comes before layer 0, so launch i > 0 is of layer i - 1 where nothing else is said.
   void addLaunches(ArrayRef<LaunchRequest> launches) {
     int64_t layer = 0;
+    if (KernelOp first = kernels.front(); first.isLooping()) {
+      for (const LaunchRequest &launch : launches)
+        plan.launches.push_back({launch.kernel, int64_t(plan.launches.size()) - 1});
+      return;
+    }
     for (const LaunchRequest &launch : launches) {
       plan.launches.push_back(
           {launch.kernel, std::min(launch.layer.value_or(layer), plan.layers - 1)});
@@ -115,8 +120,12 @@ private:
     out.name = kernel.getSymName().str();
     out.file = "kernels/" + out.name + ".cu";
     out.smemBytes = *kernel.getSmemBytes();
+    out.launches = kernel.getLaunches().value_or(0);
+    out.layered = kernel.getLayered().value_or(0);
     if (kernel.getKind() == "embed")
       embeds.insert(out.name);
+    if (kernel.isLooping())
+      plan.launchMode = runtime::LaunchMode::Step;
     if (kernel.getKind() == kStageKernelKind)
       plan.launchMode = runtime::LaunchMode::PerStage;
     for (EdgeOp edge : kernel.edges()) {
@@ -135,11 +144,15 @@ private:
         error = addWeights(weights, out);
       else if (auto exchange = dyn_cast<ExchangeOp>(op))
         error = addExchange(exchange, out);
+      else if (auto edge = dyn_cast<EdgeOp>(op); edge && edge.getKind() == EdgeKind::Launches)
+        error = addCounter(edge, out);
       if (error)
         return error;
     }
     if (kernel.getTrace())
       out.trace = traceOf(kernel);
+    if (kernel.isLooping())
+      findUses(kernel, out);
     plan.kernels.push_back(std::move(out));
     return llvm::Error::success();
   }
@@ -356,6 +369,42 @@ private:
       return error;
     return bind(kernel, op.getSlot(), weight.name, SlotRole::Weights,
                 layerOffset(kernel, op.getLayerOffset(), weight.perLayer));
+  }
+
+  llvm::Error addCounter(EdgeOp edge, runtime::Kernel &kernel) {
+    runtime::Buffer out;
+    out.name = edge.getSymName().str();
+    out.kind = BufferKind::Counter;
+    out.init = BufferInit::Zero;
+    out.element = runtime::Element::U32;
+    out.shape = {1, 4};
+    out.bytes = 16;
+    if (llvm::Error error = unite(plan.buffers, out, kernel.name))
+      return error;
+    return bind(kernel, *edge.getSlot(), out.name, SlotRole::Exchange);
+  }
+
+  /// The launches of a looping kernel in which stages touch what a slot binds. Exchanges and
+  /// counters belong to all.
+  static void findUses(KernelOp op, runtime::Kernel &kernel) {
+    for (runtime::SlotBinding &slot : kernel.slots) {
+      if (slot.role == SlotRole::Exchange)
+        continue;
+      int64_t first = kernel.launches, end = 0;
+      for (auto stage : op.getOps<StageOp>()) {
+        bool isUsed = false;
+        stage->walk([&](Operation *op) {
+          op->getAttrDictionary().walk(
+              [&](FlatSymbolRefAttr symbol) { isUsed |= symbol.getValue() == slot.name; });
+        });
+        if (!isUsed)
+          continue;
+        first = std::min(first, stage.getDuring() ? (*stage.getDuring())[0] : 0);
+        end = std::max(end, stage.getDuring() ? (*stage.getDuring())[1] : kernel.launches);
+      }
+      slot.first = first;
+      slot.end = end;
+    }
   }
 
   llvm::Error addExchange(ExchangeOp exchange, runtime::Kernel &kernel) {

@@ -124,6 +124,8 @@ public:
       out.open("if (cta.sm < " + Twine(*op.getSms()) + ") {");
     else if (isBraced)
       out.open("{");
+    if (kernel.isLooping())
+      out.line("cta.begin_stage();");
     LogicalResult result = steps(role.getBody().front());
     if (isTraced)
       out.line(stageCall() + "<" + op.getSymName() + ">(cta);");
@@ -193,6 +195,7 @@ private:
         .Case([&](ForOp op) { return loop(op); })
         .Case([&](WaitOp op) { return edge(waitVerb(op), op.getEdge(), op.getResult()); })
         .Case([&](AcquireOp op) { return edge("acquire", op.getEdge(), op.getResult()); })
+        .Case([&](PeekOp op) { return edge("peek", op.getEdge()); })
         .Case([&](SignalOp op) { return edge("signal", op.getEdge()); })
         .Case([&](ReleaseOp op) { return edge("release", op.getEdge()); })
         .Case([&](CopyOp op) { return copy(op); })
@@ -215,8 +218,13 @@ private:
           out.line("rearm<" + op.getExchange() + ">(cta);");
           return success();
         })
-        .Case([&](LaunchWaitOp) {
-          out.line("launch_wait();");
+        .Case([&](LaunchWaitOp op) {
+          out.line(op.getEdge() ? "await_launch<" + *op.getEdge() + ">(cta);"
+                                : Twine("launch_wait();"));
+          return success();
+        })
+        .Case([&](LaunchDoneOp op) {
+          out.line("finish_launch<" + op.getEdge() + ">(cta);");
           return success();
         })
         .Case([&](LaunchDependentsOp) {
@@ -355,6 +363,20 @@ private:
 
 } // namespace
 
+/// The launches in which a stage of a looping kernel runs, as a condition; empty: all.
+static std::string launchesOf(StageOp stage) {
+  if (!stage.getDuring())
+    return "";
+  const int64_t first = (*stage.getDuring())[0], end = (*stage.getDuring())[1];
+  const bool toTheEnd = end == stage->getParentOfType<KernelOp>().getLaunches();
+  if (end == first + 1)
+    return "cta.launch == " + std::to_string(first);
+  std::string text = first == 0 ? "" : "cta.launch >= " + std::to_string(first);
+  if (!toTheEnd)
+    text += (text.empty() ? "cta.launch < " : " && cta.launch < ") + std::to_string(end);
+  return text;
+}
+
 LogicalResult emitRole(KernelOp kernel, Role role, Writer &out) {
   RolePrinter printer(kernel, role, out);
   SmallVector<std::pair<StageOp, RoleOp>> regions;
@@ -366,9 +388,25 @@ LogicalResult emitRole(KernelOp kernel, Role role, Writer &out) {
     return success();
   }
   out.open(("MEGALITH_DEVICE void " + stringifyRole(role) + "(Cta &cta) {").str());
-  for (auto [stage, region] : regions)
+  if (kernel.isLooping()) {
+    out.line("MEGALITH_UNROLL(1)");
+    out.open("for (; cta.launch < cta.end; cta.next_launch()) {");
+  }
+  std::string during; // the condition around the stage before
+  for (auto [stage, region] : regions) {
+    std::string condition = launchesOf(stage);
+    if (condition != during && !during.empty())
+      out.close("}");
+    if (condition != during && !condition.empty())
+      out.open("if (" + condition + ") {");
+    during = condition;
     if (failed(printer.stage(stage, region)))
       return failure();
+  }
+  if (!during.empty())
+    out.close("}");
+  if (kernel.isLooping())
+    out.close("}");
   out.close("}");
   return success();
 }

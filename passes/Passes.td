@@ -45,6 +45,19 @@ def ElideExchanges : Task_Pass<"task-elide-exchanges", "::megalith::task::Kernel
   }];
 }
 
+def MergeLaunches : Task_Pass<"task-merge-launches", "::mlir::ModuleOp"> {
+  let summary = "the kernels of a step become one that loops over its launches (--scope=step)";
+  let description = [{
+    Stages that are equal in several kernels are written once, with the launches `during` which they run; their order
+    is that of every kernel. Buffers, weights, exchanges and edges of the same name are one. Slots are assigned anew:
+    those bound to another buffer from launch to launch come first (`layered`). A stage `@launch_end` ends every
+    launch. The kernel is called @step; `megalith.launches` names it for every launch.
+
+    Errors: launches of a kernel, or of a stage, that do not follow one another (several kinds of layer in turn);
+    declarations of one name that differ; more than 32 slots, or more launches than kernel parameters have room for.
+  }];
+}
+
 def PlanStreams : Task_Pass<"task-plan-streams", "::megalith::task::KernelOp"> {
   let summary = "what the producer streams, in which order, and the ring it goes through";
   let description = [{

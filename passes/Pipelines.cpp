@@ -34,6 +34,11 @@ std::vector<std::unique_ptr<mlir::Pass>> pipelinePasses(const PipelineOptions &o
   add(createMaterializeExchanges());
   add(createElideExchanges());
 
+  // One kernel for all launches, or one for each: before anything that belongs to a kernel, ring
+  // and memory, is planned.
+  if (options.launch == LaunchMode::Step)
+    add(createMergeLaunches());
+
   // With what. Streams first, as their ring brings edges of its own; then protocols, which say
   // which buffers and edges there are; last memory, which must hold them all and gives the ring
   // what is left.
@@ -67,7 +72,8 @@ struct CommandLineOptions : mlir::PassPipelineOptions<CommandLineOptions> {
       *this, "launch", llvm::cl::desc("what one launch computes"),
       llvm::cl::init(PipelineOptions().launch),
       llvm::cl::values(clEnumValN(LaunchMode::Fused, "fused", "a layer"),
-                       clEnumValN(LaunchMode::PerStage, "per-stage", "a stage of a layer"))};
+                       clEnumValN(LaunchMode::PerStage, "per-stage", "a stage of a layer"),
+                       clEnumValN(LaunchMode::Step, "step", "all layers, in a loop"))};
   Option<bool> trace{*this, "trace", llvm::cl::desc("kernels record what their warps do"),
                      llvm::cl::init(false)};
 };

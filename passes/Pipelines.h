@@ -12,8 +12,9 @@
 
 namespace megalith {
 
-/// What one launch computes: a layer in one persistent kernel, or a stage of it.
-enum class LaunchMode { Fused, PerStage };
+/// What one launch computes: from one layer's attention to the next one's projections, in one
+/// persistent kernel; a stage of that; or a whole step, in a kernel that loops over it.
+enum class LaunchMode { Fused, PerStage, Step };
 
 /// What the kernels are for.
 struct PipelineOptions {
@@ -24,8 +25,8 @@ struct PipelineOptions {
 };
 
 /// The passes in order, from a module with a moe.step to one with a task.kernel at role level for
-/// each different launch. Each works on the module or on every kernel (its getOpName()). The proof
-/// is not among them: see passes/verify.
+/// each different launch, or one for all. Each works on the module or on every kernel (its
+/// getOpName()). The proof is not among them: see passes/verify.
 std::vector<std::unique_ptr<mlir::Pass>> pipelinePasses(const PipelineOptions &options);
 
 /// Adds a pass to a module's pass manager, nested if it works on kernels.

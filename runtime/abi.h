@@ -123,8 +123,19 @@ struct alignas(16) TraceEntry {
 };
 
 static_assert(sizeof(TraceHead) == 32 && sizeof(TraceEntry) == 32);
+/// The one parameter of a kernel that loops over the launches of a step: it runs launches
+/// [launch.launch_in_step, end). Slots below `Layered` differ from launch to launch: launch i has
+/// layered[i * Layered + slot]; those of launch.buffer are null.
+template <int Launches, int Layered> struct StepArgs {
+  LaunchArgs launch;
+  uint64_t end;
+  void *layered[Launches * Layered];
+};
+inline constexpr int kStepTableOffset = 320; ///< bytes of StepArgs before its table
+
 static_assert(sizeof(SequenceEntry) == 12 && sizeof(StepDescriptor) == 16 + 16 * 24);
 static_assert(sizeof(TokenList) == 16);
 static_assert(sizeof(FaultRecord) == 40 && sizeof(LaunchArgs) == 56 + 8 * kMaxBuffers);
+static_assert(sizeof(StepArgs<2, 3>) == kStepTableOffset + 8 * 6);
 
 } // namespace megalith

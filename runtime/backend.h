@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace megalith::runtime {
 
@@ -23,6 +24,16 @@ namespace megalith::runtime {
 struct PreparedLaunch {
   int kernel = -1; ///< as returned by Backend::loadKernel
   LaunchArgs args = {};
+  /// Of a looping kernel, the whole of its StepArgs; `args` is a copy of its beginning.
+  std::vector<uint64_t> stepArgs;
+
+  /// A looping kernel's SMs wait for each other from turn to turn, so it needs them all at once and
+  /// overlaps with no launch.
+  bool isLooping() const { return !stepArgs.empty(); }
+  /// What the kernel gets as its parameter.
+  const LaunchArgs &parameters() const {
+    return isLooping() ? *reinterpret_cast<const LaunchArgs *>(stepArgs.data()) : args;
+  }
 };
 
 /// How the launches of one call follow each other.

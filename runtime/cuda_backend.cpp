@@ -125,13 +125,14 @@ llvm::Error CudaBackend::enqueue(std::span<const PreparedLaunch> launches, Chain
     const Loaded &kernel = kernels[launches[i].kernel];
     // Where no launch runs before it, a cooperative launch guarantees that all CTAs fit at once;
     // behind a programmatic edge the CTAs take the places of the launch before (DESIGN section 3).
-    const bool programmatic = chaining == Chaining::Programmatic && i > 0;
+    const bool programmatic = chaining == Chaining::Programmatic && i > 0 &&
+                              !launches[i].isLooping() && !launches[i - 1].isLooping();
     const LaunchOptions options = {.ctas = kernel.ctas,
                                    .threads = kernel.threads,
                                    .smemBytes = kernel.smemBytes,
                                    .programmatic = programmatic,
                                    .cooperative = !programmatic};
-    if (auto error = gpu->launch(kernel.function, options, &launches[i].args))
+    if (auto error = gpu->launch(kernel.function, options, &launches[i].parameters()))
       return error;
   }
   return llvm::Error::success();

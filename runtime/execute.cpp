@@ -5,6 +5,7 @@
 #include "runtime/error.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace megalith::runtime {
 
@@ -69,11 +70,11 @@ llvm::Expected<std::unique_ptr<Executor>> Executor::create(const Plan &plan, llv
 llvm::Error Executor::setUp(llvm::StringRef folder, const OpenTensor &openTensor) {
   step.descriptor.launch_base = options.launchBase;
   for (int64_t i = options.firstLaunch; i < options.firstLaunch + options.launchCount; ++i)
-    if (auto error = setUpLaunch(plan.launches[i], folder, openTensor))
+    if (auto error = setUpLaunch(plan.launches[i], i, folder, openTensor))
       return error;
   // What moves whole steps on has no place between some launches of a step.
   if (!plan.advance.empty() && options.launchCount == int64_t(plan.launches.size()))
-    if (auto error = setUpLaunch({plan.advance, 0}, folder, openTensor))
+    if (auto error = setUpLaunch({plan.advance, 0}, 0, folder, openTensor))
       return error;
   if (auto error = setUpRecords())
     return error;
@@ -90,7 +91,7 @@ llvm::Error Executor::setUp(llvm::StringRef folder, const OpenTensor &openTensor
   return llvm::Error::success();
 }
 
-llvm::Error Executor::setUpLaunch(const Launch &launch, llvm::StringRef folder,
+llvm::Error Executor::setUpLaunch(const Launch &launch, int64_t index, llvm::StringRef folder,
                                   const OpenTensor &openTensor) {
   const Kernel &kernel = *plan.kernel(launch.kernel);
   if (!kernels.count(kernel.name)) {
@@ -100,7 +101,7 @@ llvm::Error Executor::setUpLaunch(const Launch &launch, llvm::StringRef folder,
     kernels[kernel.name] = *number;
   }
   for (const SlotBinding &slot : kernel.slots)
-    if (isBound(slot))
+    if (isBound(slot) && slot.isUsedIn(index))
       if (auto error = setUpSlot(slot, launch.layer + slot.layerOffset, openTensor))
         return error;
   return llvm::Error::success();
@@ -215,7 +216,7 @@ PreparedLaunch Executor::prepare(const Kernel &kernel, int64_t layer, int64_t in
   args.delay_seed = options.delaySeed;
   args.fault = backend.faultAddress();
   for (const SlotBinding &slot : kernel.slots)
-    if (isBound(slot))
+    if (isBound(slot) && slot.isUsedIn(index) && slot.slot >= kernel.layered)
       args.buffer[slot.slot] =
           reinterpret_cast<void *>(addresses.at(key(plan, slot.name, layer + slot.layerOffset)));
   if (kernel.trace)
@@ -223,7 +224,30 @@ PreparedLaunch Executor::prepare(const Kernel &kernel, int64_t layer, int64_t in
   return prepared;
 }
 
+/// Launches [first, first + count) as turns of a looping kernel.
+PreparedLaunch Executor::prepareLoop(const Kernel &kernel, int64_t first, int64_t count) const {
+  PreparedLaunch prepared = prepare(first);
+  // What only later launches use.
+  for (int64_t i = first; i < first + count; ++i)
+    for (const SlotBinding &slot : kernel.slots)
+      if (isBound(slot) && slot.isUsedIn(i) && slot.slot >= kernel.layered)
+        prepared.args.buffer[slot.slot] = reinterpret_cast<void *>(
+            addresses.at(key(plan, slot.name, plan.launches[i].layer + slot.layerOffset)));
+  std::vector<uint64_t> &words = prepared.stepArgs;
+  words.assign(size_t(kStepTableOffset / 8 + kernel.launches * kernel.layered), 0);
+  std::memcpy(words.data(), &prepared.args, sizeof(LaunchArgs));
+  words[sizeof(LaunchArgs) / 8] = uint64_t(first + count);
+  for (int64_t i = first; i < first + count; ++i)
+    for (const SlotBinding &slot : kernel.slots)
+      if (isBound(slot) && slot.isUsedIn(i) && slot.slot < kernel.layered)
+        words[size_t(kStepTableOffset / 8 + i * kernel.layered + slot.slot)] =
+            addresses.at(key(plan, slot.name, plan.launches[i].layer + slot.layerOffset));
+  return prepared;
+}
+
 std::vector<PreparedLaunch> Executor::prepareLaunches(int64_t first, int64_t count) const {
+  if (const Kernel *loop = plan.loopingKernel())
+    return {prepareLoop(*loop, first, count)};
   std::vector<PreparedLaunch> launches;
   for (int64_t i = first; i < first + count; ++i)
     launches.push_back(prepare(i));
@@ -239,6 +263,8 @@ llvm::Error Executor::runLaunches(int64_t first, int64_t count) {
       first + count > options.firstLaunch + options.launchCount)
     return problem("launches [{0}, {1}) are not set up, [{2}, {3}) are", first, first + count,
                    options.firstLaunch, options.firstLaunch + options.launchCount);
+  if (auto error = setCounters(first))
+    return error;
   return explain(backend.run(prepareLaunches(first, count), options.chaining));
 }
 
@@ -253,6 +279,18 @@ llvm::Error Executor::explain(llvm::Error error) {
   // Launches of later steps have later numbers.
   const uint64_t index = (fault.launch - launchBase()) % plan.launches.size();
   return describeFault(fault, int64_t(index), std::move(error));
+}
+
+/// What a looping kernel's counters hold when all launches before `first` are over, although
+/// launches may have been left out.
+llvm::Error Executor::setCounters(int64_t first) {
+  for (const Buffer &buffer : plan.buffers)
+    if (auto it = addresses.find(key(plan, buffer.name, -1));
+        buffer.kind == BufferKind::Counter && it != addresses.end())
+      if (auto error = backend.fill(it->second, uint32_t(plan.sms * launchNumber(first)),
+                                    bufferBytes(buffer)))
+        return error;
+  return llvm::Error::success();
 }
 
 llvm::Error Executor::runStep() {
@@ -301,6 +339,8 @@ llvm::Expected<std::vector<std::vector<int32_t>>> Executor::generate(int64_t ste
   const StepDescriptor first = step.descriptor;
   std::vector<PreparedLaunch> launches = prepareLaunches(0, int64_t(plan.launches.size()));
   launches.push_back(prepareAdvance(int64_t(plan.launches.size()), /*feedback=*/true));
+  if (auto error = setCounters(0))
+    return error;
   if (auto error = explain(backend.repeat(launches, options.chaining, steps)))
     return error;
   if (auto error = followDevice())

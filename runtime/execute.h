@@ -58,7 +58,9 @@ public:
   /// Runs launches [first, first + count) of the step and leaves the counter alone: for tests of
   /// one layer. Launches of a step should be run in order.
   llvm::Error runLaunches(int64_t first, int64_t count);
-  /// What runLaunches hands to the backend, for graphs (CudaBackend::enqueue).
+  /// What runLaunches hands to the backend, for graphs (CudaBackend::enqueue): of a looping kernel
+  /// one launch of the machine. Its counters are right after a step that runLaunches ran, as long
+  /// as every launch number since then was run.
   std::vector<PreparedLaunch> prepareLaunches(int64_t first, int64_t count) const;
   /// Moves the counter on by a step, as runStep does.
   llvm::Error finishStep();
@@ -124,7 +126,7 @@ private:
       : plan(std::move(plan)), backend(backend), options(options) {}
 
   llvm::Error setUp(llvm::StringRef folder, const OpenTensor &openTensor);
-  llvm::Error setUpLaunch(const Launch &launch, llvm::StringRef folder,
+  llvm::Error setUpLaunch(const Launch &launch, int64_t index, llvm::StringRef folder,
                           const OpenTensor &openTensor);
   llvm::Error setUpRecords();
   llvm::Error setUpSlot(const SlotBinding &slot, int64_t layer, const OpenTensor &openTensor);
@@ -135,6 +137,8 @@ private:
   llvm::Error upload();
   PreparedLaunch prepare(int64_t index) const;
   PreparedLaunch prepare(const Kernel &kernel, int64_t layer, int64_t index) const;
+  PreparedLaunch prepareLoop(const Kernel &kernel, int64_t first, int64_t count) const;
+  llvm::Error setCounters(int64_t first);
   llvm::Error explain(llvm::Error error);
   StepLimits limits() const;
 

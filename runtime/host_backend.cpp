@@ -149,9 +149,14 @@ llvm::Error HostBackend::run(std::span<const PreparedLaunch> launches, Chaining 
   faultRecord = {};
   std::vector<host::Launch> list;
   for (const PreparedLaunch &launch : launches)
-    list.push_back({kernels[launch.kernel], launch.args});
-  const size_t together = chaining == Chaining::Programmatic ? list.size() : 1;
-  for (size_t i = 0; i < list.size(); i += together) {
+    list.push_back(
+        {kernels[launch.kernel], launch.args, launch.isLooping() ? &launch.parameters() : nullptr});
+  for (size_t i = 0, together = 1; i < list.size(); i += together) {
+    // A looping kernel overlaps with nothing.
+    together = 1;
+    while (chaining == Chaining::Programmatic && i + together < list.size() &&
+           !launches[i].isLooping() && !launches[i + together].isLooping())
+      ++together;
     auto report = machine->run(llvm::ArrayRef(list).slice(i, together));
     if (!report)
       return problem(

@@ -63,6 +63,9 @@ llvm::Error validateBuffer(const Buffer &buffer) {
     return problem("buffer '{0}': {1} has {2} sets, expected 1", buffer.name, str(buffer.kind),
                    buffer.sets);
   }
+  if (buffer.kind == BufferKind::Counter && buffer.init != BufferInit::Zero)
+    return problem("buffer '{0}': a counter starts as '{1}', expected 'zero'", buffer.name,
+                   str(buffer.init));
   if (buffer.kind == BufferKind::Epoch && buffer.init != BufferInit::Zero)
     return problem("buffer '{0}': an epoch buffer starts as '{1}', expected 'zero' (epoch 0 is no "
                    "launch's)",
@@ -194,7 +197,7 @@ bool roleFits(const Plan &plan, const SlotBinding &slot) {
     return !buffer || buffer->kind == BufferKind::Immutable;
   case SlotRole::Exchange:
     return buffer && (buffer->kind == BufferKind::Words || buffer->kind == BufferKind::Epoch ||
-                      buffer->kind == BufferKind::Scratch);
+                      buffer->kind == BufferKind::Scratch || buffer->kind == BufferKind::Counter);
   case SlotRole::Kv:
     return buffer && buffer->kind == BufferKind::Kv;
   case SlotRole::Output:
@@ -214,6 +217,11 @@ llvm::Error validateKernel(const Plan &plan, const Kernel &kernel) {
     return error;
   if (auto error = inRange("kernel", kernel.name, "smem_bytes", kernel.smemBytes, 0, 1 << 20))
     return error;
+  if (auto error = inRange("kernel", kernel.name, "launches", kernel.launches, 0, 4096))
+    return error;
+  if (auto error = inRange("kernel", kernel.name, "layered", kernel.layered, 0,
+                           kernel.launches ? kMaxBuffers : 0))
+    return error;
   std::bitset<32> used;
   for (const SlotBinding &slot : kernel.slots) {
     if (slot.slot < 0 || slot.slot >= 32)
@@ -222,6 +230,9 @@ llvm::Error validateKernel(const Plan &plan, const Kernel &kernel) {
     if (slot.layerOffset < -1 || slot.layerOffset > 1)
       return problem("kernel '{0}', slot {1}: layer_offset {2}, expected -1, 0 or 1", kernel.name,
                      slot.slot, slot.layerOffset);
+    if (slot.first < 0 || slot.first > slot.end || slot.end > kernel.launches)
+      return problem("kernel '{0}', slot {1}: launches [{2}, {3}), the kernel loops over {4}",
+                     kernel.name, slot.slot, slot.first, slot.end, kernel.launches);
     if (used[slot.slot])
       return problem("kernel '{0}': slot {1} is bound twice", kernel.name, slot.slot);
     used.set(slot.slot);
@@ -251,13 +262,19 @@ llvm::Error validateLaunch(const Plan &plan, size_t index) {
   const Kernel *kernel = plan.kernel(launch.kernel);
   if (!kernel)
     return problem("launch {0}: no kernel is called '{1}'", index, launch.kernel);
-  if (launch.layer < 0 || launch.layer >= plan.layers)
+  const bool isBefore = kernel->launches && index == 0 && launch.layer == -1;
+  if (!isBefore && (launch.layer < 0 || launch.layer >= plan.layers))
     return problem("launch {0}: layer {1}, the model has {2}", index, launch.layer, plan.layers);
   for (const SlotBinding &slot : kernel->slots) {
     const Buffer *buffer = plan.buffer(slot.name);
     const bool perLayer = buffer ? buffer->perLayer : plan.weight(slot.name)->perLayer;
     const int64_t layer = launch.layer + slot.layerOffset;
-    if (perLayer && (layer < 0 || layer >= plan.layers))
+    if (perLayer && kernel->launches && slot.slot >= kernel->layered)
+      return problem(
+          "kernel '{0}', slot {1}: '{2}' is another in every layer, but only slots below "
+          "{3} are bound for each launch",
+          kernel->name, slot.slot, slot.name, kernel->layered);
+    if (perLayer && slot.isUsedIn(int64_t(index)) && (layer < 0 || layer >= plan.layers))
       return problem("launch {0} ({1}, layer {2}): '{3}' would be of layer {4}, the model has {5}",
                      index, launch.kernel, launch.layer, slot.name, layer, plan.layers);
   }
@@ -353,6 +370,16 @@ llvm::Error validate(const Plan &plan) {
     if (auto error = validateKernel(plan, kernel))
       return error;
   }
+  for (const Kernel &kernel : plan.kernels)
+    if (kernel.launches) {
+      const bool hasAll = std::all_of(plan.launches.begin(), plan.launches.end(),
+                                      [&](const Launch &l) { return l.kernel == kernel.name; });
+      if (&kernel != &plan.kernels.front() || !hasAll ||
+          kernel.launches != int64_t(plan.launches.size()))
+        return problem("kernel '{0}' loops over {1} launches; expected the plan's first kernel, "
+                       "and all launches of a step, of which there are {2}, to be its",
+                       kernel.name, kernel.launches, plan.launches.size());
+    }
   for (size_t i = 0; i < plan.launches.size(); ++i)
     if (auto error = validateLaunch(plan, i))
       return error;

@@ -46,6 +46,10 @@ struct SlotBinding {
   /// Added to the launch's layer to find the layer of a per-layer buffer or weight: 1 for the
   /// projections of the next layer, which the launch of layer l computes at its end.
   int64_t layerOffset = 0;
+  /// Of a looping kernel: the launches [first, end) that use it; both 0: all.
+  int64_t first = 0, end = 0;
+
+  bool isUsedIn(int64_t launch) const { return end == 0 || (first <= launch && launch < end); }
 
   bool operator==(const SlotBinding &) const = default;
 };
@@ -115,6 +119,9 @@ struct Kernel {
   std::string cubinDigest; ///< digestOf the cubin's bytes (runtime/kernel_cache.h)
   int64_t smemBytes = 0;   ///< dynamic shared memory
   int64_t threads = 352;
+  /// Of a kernel that loops over the launches of a step (StepArgs): how many there are, and that
+  /// slots below `layered` differ from launch to launch. 0: the kernel does not loop.
+  int64_t launches = 0, layered = 0;
   std::vector<SlotBinding> slots;
   std::vector<Edge> edges;
   std::optional<KernelResources> resources;
@@ -134,6 +141,7 @@ enum class BufferKind {
   Kv,        ///< pages of one layer; `bytes` is one page, the runtime chooses how many
   Output,    ///< plain values for the host
   Scratch,   ///< anything a kernel writes before it reads it
+  Counter,   ///< arrivals of SMs in a looping kernel, sms for every launch number, modulo 2^32
   Immutable, ///< filled once before the first launch
   Tokens,    ///< TokenList (runtime/abi.h); `bytes` is one step's, the runtime chooses how many
 };
@@ -227,11 +235,16 @@ struct Weight {
 enum class LaunchMode {
   Fused,    ///< a layer
   PerStage, ///< a stage of a layer
+  Step,     ///< all layers, in a kernel that loops over them
 };
 
+/// One launch of a step. Launches of a looping kernel are turns of its loop: any row of them is one
+/// launch of the machine.
 struct Launch {
   std::string kernel;
-  int64_t layer = 0; ///< LaunchArgs::layer, and the base of the slots' layerOffset
+  /// LaunchArgs::layer, and the base of the slots' layerOffset; -1 for the launch of a looping
+  /// kernel that stands before the first layer.
+  int64_t layer = 0;
 
   bool operator==(const Launch &) const = default;
 };
@@ -262,6 +275,10 @@ struct Plan {
   /// The kernel behind a step's launches that moves the step descriptor on; empty: the host does.
   std::string advance;
 
+  /// The kernel that loops over all launches of a step, or null: they are launches of the machine.
+  const Kernel *loopingKernel() const {
+    return !kernels.empty() && kernels.front().launches ? &kernels.front() : nullptr;
+  }
   const Kernel *kernel(llvm::StringRef name) const;
   const Buffer *buffer(llvm::StringRef name) const;
   const Weight *weight(llvm::StringRef name) const;

@@ -32,8 +32,8 @@ constexpr Spelling<BufferSpace> kSpaces[] = {{BufferSpace::Device, "device"},
 constexpr Spelling<BufferKind> kBufferKinds[] = {
     {BufferKind::Words, "words"},     {BufferKind::Epoch, "epoch"},
     {BufferKind::Kv, "kv"},           {BufferKind::Output, "output"},
-    {BufferKind::Scratch, "scratch"}, {BufferKind::Immutable, "immutable"},
-    {BufferKind::Tokens, "tokens"}};
+    {BufferKind::Scratch, "scratch"}, {BufferKind::Counter, "counter"},
+    {BufferKind::Tokens, "tokens"},   {BufferKind::Immutable, "immutable"}};
 constexpr Spelling<BufferInit> kInits[] = {{BufferInit::Empty, "empty"},
                                            {BufferInit::Poison, "poison"},
                                            {BufferInit::Zero, "zero"},
@@ -52,8 +52,8 @@ constexpr Spelling<TransformKind> kTransforms[] = {{TransformKind::Slice, "slice
                                                    {TransformKind::Pad, "pad"}};
 constexpr Spelling<Axis> kAxes[] = {{Axis::Rows, "rows"}, {Axis::Columns, "columns"}};
 
-constexpr Spelling<LaunchMode> kLaunchModes[] = {{LaunchMode::Fused, "fused"},
-                                                 {LaunchMode::PerStage, "per-stage"}};
+constexpr Spelling<LaunchMode> kLaunchModes[] = {
+    {LaunchMode::Fused, "fused"}, {LaunchMode::PerStage, "per-stage"}, {LaunchMode::Step, "step"}};
 
 constexpr auto &spellings(SlotRole) {
   return kSlotRoles;
@@ -99,6 +99,8 @@ template <typename IO> void fields(IO &io, SlotBinding &slot) {
   io.field("name", slot.name);
   io.field("role", slot.role);
   io.optional("layer_offset", slot.layerOffset);
+  io.optional("first", slot.first);
+  io.optional("end", slot.end);
 }
 
 template <typename IO> void fields(IO &io, Edge &edge) {
@@ -147,6 +149,8 @@ template <typename IO> void fields(IO &io, Kernel &kernel) {
   io.optional("cubin_digest", kernel.cubinDigest);
   io.field("smem_bytes", kernel.smemBytes);
   io.field("threads", kernel.threads);
+  io.optional("launches", kernel.launches);
+  io.optional("layered", kernel.layered);
   io.field("slots", kernel.slots);
   io.optional("edges", kernel.edges);
   io.optional("resources", kernel.resources);

@@ -21,7 +21,7 @@ MEGALITH_DEVICE unsigned char *kv_unit(const Cta &cta, const AttentionTile &tile
   const size_t index =
       (static_cast<size_t>(page) * C::kKvHeads + tile.kv_head) * (kPagePositions / kUnitPositions) +
       unit;
-  return static_cast<unsigned char *>(cta.args.buffer[C::kPool]) +
+  return static_cast<unsigned char *>(cta.template buffer<C::kPool>()) +
          index * AttentionShape<C>::kUnitBytes;
 }
 
@@ -83,8 +83,8 @@ template <class C, class Cta>
 MEGALITH_DEVICE AttentionConstants<C> attention_constants(const Cta &cta) {
   AttentionConstants<C> constants = {};
   if constexpr (C::kQkNorm == QkNorm::weighted) {
-    const auto *q = static_cast<const bf16 *>(cta.args.buffer[C::kQGain]);
-    const auto *k = static_cast<const bf16 *>(cta.args.buffer[C::kKGain]);
+    const auto *q = static_cast<const bf16 *>(cta.template buffer<C::kQGain>());
+    const auto *k = static_cast<const bf16 *>(cta.template buffer<C::kKGain>());
     MEGALITH_UNROLL_ALL
     for (int i = 0; i < AttentionShape<C>::kPerLane; ++i) {
       constants.q_gain[i] = to_float(platform::ld_const<bf16>(q + 32 * i + cta.lane));
@@ -92,7 +92,7 @@ MEGALITH_DEVICE AttentionConstants<C> attention_constants(const Cta &cta) {
     }
   }
   if constexpr (C::kRopeDim > 0) {
-    const auto *frequency = static_cast<const float *>(cta.args.buffer[C::kInvFreq]);
+    const auto *frequency = static_cast<const float *>(cta.template buffer<C::kInvFreq>());
     MEGALITH_UNROLL_ALL
     for (int i = 0; i < C::kRopeDim / 64; ++i)
       constants.frequency[i] = platform::ld_const<float>(frequency + 32 * i + cta.lane);

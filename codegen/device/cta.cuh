@@ -36,6 +36,12 @@ MEGALITH_DEVICE constexpr int floor_mod(int value, int by) {
   return value - floor_div(value, by) * by;
 }
 
+/// One use of an edge: its slot, the parity of the slot's phase, and its number for messages.
+struct Use {
+  int slot;
+  uint32_t parity, number;
+};
+
 /// `Config`, emitted with the kernel, supplies
 ///   kSms    CTAs of the launch, one per SM;
 ///   kRows   rows bucket R, in {1, 2, 4, 8};
@@ -75,6 +81,22 @@ template <class Config_> struct Cta {
     const int32_t sequence = in_bucket ? platform::ld_global<int32_t>(&step->row_seq[lane]) : -1;
     live = platform::ballot(lane < live_rows && sequence >= 0);
   }
+
+  /// Counts on the role's uses of edge `Id`, which has `Slots` slots.
+  template <int Id, int Slots> MEGALITH_DEVICE Use next_use() {
+    const Use use = coming_use<Id, Slots>();
+    ++at[Id];
+    return use;
+  }
+  /// The same for copies, which `pace` counts on from.
+  template <int Id, int Slots> MEGALITH_DEVICE Use next_copy() { return next_use<Id, Slots>(); }
+  template <int Id, int Slots> MEGALITH_DEVICE Use coming_use() const {
+    const uint32_t use = at[Id];
+    return {static_cast<int>(use % Slots), (use / Slots) & 1, use};
+  }
+
+  /// What the launch's plan binds to slot `Slot` of LaunchArgs::buffer.
+  template <int Slot> MEGALITH_DEVICE void *buffer() const { return args.buffer[Slot]; }
 
   /// A dead row has no token, no keys and no experts; exchanges carry zeros for it.
   MEGALITH_DEVICE bool is_live(int row) const { return (live >> row) & 1; }

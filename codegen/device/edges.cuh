@@ -2,7 +2,7 @@
 //
 // Every wait, signal, acquire and release of a kernel is one of these calls in its emitted source;
 // no other device header synchronises roles. The k-th use of an edge with S slots is phase k / S of
-// barrier k % S; both ends count uses for themselves, in cta.at[id]. A missed deadline reports the
+// barrier k % S; both ends count uses for themselves (Cta::next_use). A missed deadline reports the
 // uses needed as `expected` and those certainly over as `seen`.
 #pragma once
 
@@ -68,42 +68,49 @@ MEGALITH_DEVICE void await_phase(const Cta &cta, int slot, uint32_t parity, uint
 
 /// Waits for the next use of E to be signalled and returns its slot. Whole warp.
 template <class E, class Cta> MEGALITH_DEVICE int wait(Cta &cta) {
-  const uint32_t use = cta.at[E::kId]++;
-  const int slot = use % E::kSlots;
+  const Use use = cta.template next_use<E::kId, E::kSlots>();
   platform::mark<platform::verb::Wait, E>();
-  await_phase<E>(cta, slot, (use / E::kSlots) & 1, use);
+  await_phase<E>(cta, use.slot, use.parity, use.number);
   platform::mark_end();
-  return slot;
+  return use.slot;
+}
+
+/// Waits for the next use of E, which stays to be waited for: as often as one likes before `wait`.
+/// Whole warp.
+template <class E, class Cta> MEGALITH_DEVICE void peek(const Cta &cta) {
+  const Use use = cta.template coming_use<E::kId, E::kSlots>();
+  platform::mark<platform::verb::Wait, E>();
+  await_phase<E>(cta, use.slot, use.parity, use.number);
+  platform::mark_end();
 }
 
 /// Signals the next use of E. Whole warp; all that its lanes did before is visible to the waiter.
 template <class E, class Cta> MEGALITH_DEVICE void signal(Cta &cta) {
-  const uint32_t use = cta.at[E::kId]++;
+  const int slot = cta.template next_use<E::kId, E::kSlots>().slot;
   platform::mark<platform::verb::Signal, E>();
   platform::warp_sync();
   if (cta.lane == 0)
-    platform::mbarrier_arrive(E::barrier(cta, use % E::kSlots));
+    platform::mbarrier_arrive(E::barrier(cta, slot));
   platform::mark_end();
 }
 
 /// Waits until the next slot guarded by the free edge E may be overwritten, and returns it. The
 /// first kSlots uses pass at once: a fresh barrier counts as having completed the phase before.
 template <class E, class Cta> MEGALITH_DEVICE int acquire(Cta &cta) {
-  const uint32_t use = cta.at[E::kId]++;
-  const int slot = use % E::kSlots;
+  const Use use = cta.template next_use<E::kId, E::kSlots>();
   platform::mark<platform::verb::Acquire, E>();
-  await_phase<E>(cta, slot, ((use / E::kSlots) & 1) ^ 1, use);
+  await_phase<E>(cta, use.slot, use.parity ^ 1, use.number);
   platform::mark_end();
-  return slot;
+  return use.slot;
 }
 
 /// Gives back the oldest slot this warp still holds of the free edge E. Whole warp.
 template <class E, class Cta> MEGALITH_DEVICE void release(Cta &cta) {
-  const uint32_t use = cta.at[E::kId]++;
+  const int slot = cta.template next_use<E::kId, E::kSlots>().slot;
   platform::mark<platform::verb::Release, E>();
   platform::warp_sync();
   if (cta.lane == 0)
-    platform::mbarrier_arrive(E::barrier(cta, use % E::kSlots));
+    platform::mbarrier_arrive(E::barrier(cta, slot));
   platform::mark_end();
 }
 
@@ -141,8 +148,7 @@ template <class Full, class R, class Cta>
 MEGALITH_DEVICE void copy_bulk(Cta &cta, const void *source, uint32_t bytes,
                                const void *rest = nullptr, uint32_t rest_bytes = 0) {
   static_assert(Full::kSlots == R::kSlots && Full::kArrivals == 1);
-  const uint32_t use = cta.at[Full::kId]++;
-  const int slot = use % Full::kSlots;
+  const int slot = cta.template next_copy<Full::kId, Full::kSlots>().slot;
   platform::mark<platform::verb::Copy, Full>();
   // A lane that still waits, for the slot or for an older copy, would miss the phase it waits for.
   platform::warp_sync();

@@ -14,7 +14,7 @@ template <int Buffer, int Width> struct Embedding {
 template <class E, class Cta>
 MEGALITH_DEVICE const unsigned char *embedding_row(const Cta &cta, int row) {
   const int32_t token = platform::ld_global<int32_t>(&cta.args.step->row_token[row]);
-  return static_cast<const unsigned char *>(cta.args.buffer[E::kBuffer]) +
+  return static_cast<const unsigned char *>(cta.template buffer<E::kBuffer>()) +
          uint64_t{2 * E::kWidth} * token;
 }
 

@@ -159,7 +159,7 @@ MEGALITH_DEVICE void combine(const Cta &cta, const float *weights) {
 /// is read after the launch: the head's logits.
 template <class L, int Buffer, class Cta>
 MEGALITH_DEVICE void epilogue_head(const Cta &cta, int tile, const Fragment &sum) {
-  auto *out = static_cast<float *>(cta.args.buffer[Buffer]);
+  auto *out = static_cast<float *>(cta.template buffer<Buffer>());
   detail::each_word<L>(cta, tile, sum, Cta::Config::kRows,
                        [&](int row, int strip, float low, float high) {
                          const int channel = 2 * (tile_first<L>(cta, tile) + strip);
@@ -194,7 +194,7 @@ MEGALITH_DEVICE void epilogue_head(const Cta &cta, int tile, const Fragment &sum
 /// `[rows][Sms]` in buffer slot `Buffer`; an SM without a slice has none (-1). `advance` reads it.
 template <int Sms, int Buffer, class Cta>
 MEGALITH_DEVICE void store_candidates(const Cta &cta, const BestRanks &best) {
-  auto *out = static_cast<unsigned char *>(cta.args.buffer[Buffer]);
+  auto *out = static_cast<unsigned char *>(cta.template buffer<Buffer>());
   MEGALITH_UNROLL_ALL
   for (int i = 0; i < 2; ++i) {
     uint64_t rank = best.row[i];
@@ -212,7 +212,7 @@ MEGALITH_DEVICE void store_candidates(const Cta &cta, const BestRanks &best) {
 template <class L, int Buffer, class Cta>
 MEGALITH_DEVICE void epilogue_store_bf16(const Cta &cta, int tile, const Fragment &sum) {
   static_assert(L::kOutputs % 2 == 0);
-  auto *out = static_cast<uint32_t *>(cta.args.buffer[Buffer]);
+  auto *out = static_cast<uint32_t *>(cta.template buffer<Buffer>());
   detail::each_word<L>(
       cta, tile, sum, Cta::Config::kRows, [&](int row, int strip, float low, float high) {
         platform::st_global(out + L::kStrips * row + tile_first<L>(cta, tile) + strip,

@@ -66,7 +66,7 @@ template <class X, class Cta> MEGALITH_DEVICE uint32_t *set_of(const Cta &cta, u
     set = (static_cast<uint32_t>(cta.n) - age) & 1;
   else if constexpr (X::kSets == 3)
     set = cta.n_mod_3 >= age ? cta.n_mod_3 - age : cta.n_mod_3 + 3 - age;
-  return static_cast<uint32_t *>(cta.args.buffer[X::kBuffer]) + set * X::kSetWords;
+  return static_cast<uint32_t *>(cta.template buffer<X::kBuffer>()) + set * X::kSetWords;
 }
 
 namespace detail {
@@ -309,7 +309,7 @@ struct Triple {
 /// One lane stores epoch word `index` of this launch.
 template <class E, class Cta>
 MEGALITH_DEVICE void publish_epoch(const Cta &cta, int index, const Triple &value) {
-  auto *words = static_cast<U128 *>(cta.args.buffer[E::Exchange::kBuffer]);
+  auto *words = static_cast<U128 *>(cta.template buffer<E::Exchange::kBuffer>());
   platform::st_relaxed<platform::Scope::gpu, U128>(
       words + index,
       U128{float_to_bits(value.a), float_to_bits(value.b), float_to_bits(value.c), epoch_of(cta)});

@@ -56,7 +56,7 @@ template <class L, class Cta> MEGALITH_DEVICE int tile_strips(const Cta &cta, in
 template <class Full, class R, class L, class Cta>
 MEGALITH_DEVICE void copy_piece(Cta &cta, int tile, int block, int expert = 0) {
   static_assert(kTileStrips * L::kStripBytes <= R::kSlotBytes);
-  const auto *matrix = static_cast<const unsigned char *>(cta.args.buffer[L::kBuffer]);
+  const auto *matrix = static_cast<const unsigned char *>(cta.template buffer<L::kBuffer>());
   const uint32_t strip = block * L::kStrips + tile_first<L>(cta, tile);
   copy_bulk<Full, R>(cta, matrix + expert * L::kMatrixBytes + uint64_t{strip} * L::kStripBytes,
                      tile_strips<L>(cta, tile) * L::kStripBytes);

@@ -14,7 +14,7 @@ MEGALITH_DEVICE void poll_partials(const Cta &cta, const MergeTile &tile, int sl
   using S = AttentionShape<C>;
   static_assert(E::Exchange::kCount == S::kPartials);
   constexpr int kBatch = S::kPartWords < 12 ? S::kPartWords : 12;
-  const auto *words = static_cast<const U128 *>(cta.args.buffer[E::Exchange::kBuffer]) +
+  const auto *words = static_cast<const U128 *>(cta.template buffer<E::Exchange::kBuffer>()) +
                       tile.number * (kMaxSplits * S::kPartWords);
   unsigned char *target = C::Mparts::row(cta, slot, 0);
   gather_epochs<E, kBatch>(cta, tile.splits * S::kPartWords, words,

@@ -43,7 +43,7 @@ template <class N, class Cta> MEGALITH_DEVICE Gains<typename N::Rows> load_gains
     const int i = cta.lane + 32 * u, vector = G::kVectors * cta.role_warp + i;
     gains.v[u] = {detail::kOnes, detail::kOnes, detail::kOnes, detail::kOnes};
     if constexpr (N::kWeight != kWeightless) {
-      const auto *weight = static_cast<const unsigned char *>(cta.args.buffer[N::kWeight]);
+      const auto *weight = static_cast<const unsigned char *>(cta.template buffer<N::kWeight>());
       if (i < G::kVectors && 8 * vector < N::Rows::kWidth)
         gains.v[u] = platform::ld_const<u32x4>(weight + 16 * vector);
     }

@@ -90,6 +90,14 @@ struct Poll {
   static constexpr char kText[] = "wait";
   static constexpr char kOrder[] = "relaxed.gpu";
 };
+struct AwaitLaunch {
+  static constexpr char kText[] = "wait";
+  static constexpr char kOrder[] = "acquire.gpu";
+};
+struct FinishLaunch {
+  static constexpr char kText[] = "signal";
+  static constexpr char kOrder[] = "release.gpu";
+};
 struct Publish {
   static constexpr char kText[] = "signal";
   static constexpr char kOrder[] = "relaxed.gpu";

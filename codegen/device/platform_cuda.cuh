@@ -13,9 +13,24 @@
   extern "C" __global__ void __launch_bounds__(::megalith::kThreadsPerCta, 2)                      \
       name(const __grid_constant__ ::megalith::LaunchArgs args)
 
+/// The same for a kernel that loops over the `launches` of a step, of which each has `layered`
+/// buffers of its own. The table of these stays in the constant bank, indexed there.
+#define MEGALITH_STEP_KERNEL(name, launches, layered)                                              \
+  extern "C" __global__ void __launch_bounds__(::megalith::kThreadsPerCta, 1)                      \
+      name(const __grid_constant__ ::megalith::StepArgs<launches, layered> args)
+
 extern __shared__ __align__(128) unsigned char megalith_arena[];
 
 namespace megalith::platform {
+
+/// Hides from the compiler what `value` is, so that nothing computed from it is moved out of the
+/// loop around.
+template <class T> MEGALITH_DEVICE void forget(T &value) {
+  if constexpr (sizeof(T) == 8)
+    asm volatile("" : "+l"(value));
+  else
+    asm volatile("" : "+r"(value));
+}
 
 MEGALITH_DEVICE int sm() {
   return static_cast<int>(blockIdx.x);

@@ -19,11 +19,25 @@
   static void name([[maybe_unused]] const ::megalith::LaunchArgs &args)
 #define MEGALITH_KERNEL_OF_TWO(name) MEGALITH_KERNEL(name)
 
+/// Opens a kernel that loops over a step; see platform_cuda.cuh. Its record takes the arguments by
+/// their first member, as any kernel's.
+#define MEGALITH_STEP_KERNEL(name, launches, layered)                                              \
+  static void name##_loop(const ::megalith::StepArgs<launches, layered> &args);                    \
+  static void name(const ::megalith::LaunchArgs &args) {                                           \
+    name##_loop(reinterpret_cast<const ::megalith::StepArgs<launches, layered> &>(args));          \
+  }                                                                                                \
+  extern "C" __attribute__((visibility("default"), used))                                          \
+  const ::megalith::host::KernelRecord megalith_kernel_##name = {                                  \
+      ::megalith::kAbiVersion, #name, ::megalith::kThreadsPerCta, name, &::megalith::host::api};   \
+  static void name##_loop(const ::megalith::StepArgs<launches, layered> &args)
+
 namespace megalith::host {
 inline const HostApi *api = nullptr;
 } // namespace megalith::host
 
 namespace megalith::platform {
+
+template <class T> MEGALITH_DEVICE void forget(T &) {}
 
 MEGALITH_DEVICE int sm() {
   return host::api->sm();

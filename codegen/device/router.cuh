@@ -97,7 +97,7 @@ MEGALITH_DEVICE float selection_value(const Cta &cta, float logit, int expert) {
   if constexpr (C::kBias < 0) {
     return logit;
   } else {
-    const auto *bias = static_cast<const float *>(cta.args.buffer[C::kBias]);
+    const auto *bias = static_cast<const float *>(cta.template buffer<C::kBias>());
     return sigmoid(logit) + platform::ld_const<float>(bias + expert);
   }
 }
@@ -129,7 +129,7 @@ template <class C, class Cta> MEGALITH_DEVICE void select_experts(const Cta &cta
   int mine = -1; // lane s: the expert of slot s
   const int32_t *given = nullptr;
   if constexpr (C::kRoutingIn >= 0)
-    given = static_cast<const int32_t *>(cta.args.buffer[C::kRoutingIn]);
+    given = static_cast<const int32_t *>(cta.template buffer<C::kRoutingIn>());
   if (given) {
     if (cta.lane < C::kTopK)
       mine = platform::ld_const<int32_t>(given + row * C::kTopK + cta.lane);
@@ -196,7 +196,7 @@ template <class C, class Cta> MEGALITH_DEVICE void select_experts(const Cta &cta
 
   if constexpr (C::kRoutingOut >= 0) {
     using Record = RoutingRecord<C>;
-    auto *out = static_cast<unsigned char *>(cta.args.buffer[C::kRoutingOut]);
+    auto *out = static_cast<unsigned char *>(cta.template buffer<C::kRoutingOut>());
     if (out && cta.sm == C::kRoutingOutSm) {
       out += row * (4 * Record::kWords);
       for (int i = 0; i < kPerLane; ++i) {

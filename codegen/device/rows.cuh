@@ -72,7 +72,7 @@ template <class X, class Cta> MEGALITH_DEVICE void clear_row(const Cta &cta, int
 
 /// Poller: the immutable bf16 matrix `[kCount][kWidth]` in buffer slot `Buffer` to the rows of X.
 template <class X, int Buffer, class Cta> MEGALITH_DEVICE void read_rows(const Cta &cta) {
-  const auto *source = static_cast<const unsigned char *>(cta.args.buffer[Buffer]);
+  const auto *source = static_cast<const unsigned char *>(cta.template buffer<Buffer>());
   for (int r = 0; r < X::kCount; ++r)
     copy_row<X>(cta, r, source + 2 * X::kWidth * r);
 }
@@ -81,7 +81,7 @@ template <class X, int Buffer, class Cta> MEGALITH_DEVICE void read_rows(const C
 /// buffer slot `Buffer` to the rows of X; the chunk's padding becomes zero.
 template <class X, int Buffer, class Cta> MEGALITH_DEVICE void read_chunk(const Cta &cta) {
   constexpr int kVectors = X::kChunk / 8;
-  const auto *source = static_cast<const unsigned char *>(cta.args.buffer[Buffer]);
+  const auto *source = static_cast<const unsigned char *>(cta.template buffer<Buffer>());
   for (int i = cta.lane; i < X::kCount * kVectors; i += 32) {
     const int row = i / kVectors, vector = kVectors * cta.role_warp + i % kVectors;
     u32x4 v = {0, 0, 0, 0};

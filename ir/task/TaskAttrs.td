@@ -46,6 +46,7 @@ def Task_EdgeKind : Task_Enum<"EdgeKind", "how an edge synchronises", [
   I32EnumAttrCase<"Credit", 2, "credit">,     // as mbarrier, its first `slots` uses free: reuse of slots
   I32EnumAttrCase<"Words", 3, "words">,       // self-validating words of an exchange; relaxed, its scope
   I32EnumAttrCase<"Launch", 4, "launch">,     // the end of the launches before: launch_wait, then words that prove nothing
+  I32EnumAttrCase<"Launches", 5, "launches">, // one arrival an SM and launch, on a counter; acquire/release, GPU scope
 ]>;
 def Task_EdgeKindAttr : Task_EnumAttr<Task_EdgeKind, "edge_kind">;
 
@@ -84,6 +85,7 @@ def Task_StageKind : Task_Enum<"StageKind", "shape of a stage's tile space and r
   I32EnumAttrCase<"TopK", 4, "top_k">,             // replicated on every SM: logits → routing table
   I32EnumAttrCase<"ExpertUp", 5, "expert_up">,     // gate and up of every active expert by N slices
   I32EnumAttrCase<"ExpertDown", 6, "expert_down">, // down of every active expert, then combine
+  I32EnumAttrCase<"LaunchEnd", 7, "launch_end">,   // of a looping kernel: every role is over with this launch
 ]>;
 def Task_StageKindAttr : Task_EnumAttr<Task_StageKind, "stage_kind">;
 

@@ -252,6 +252,8 @@ LogicalResult KernelOp::verify() {
     return emitOpError() << "expected 1 or 2 CTAs on an SM, but got " << getResidents();
   if (!llvm::is_contained({1, 2, 4, 8, 16}, getRows()))
     return emitOpError() << "expected a rows bucket of 1, 2, 4, 8 or 16, but got " << getRows();
+  if (isLooping() != getLayered().has_value() || (isLooping() && *getLaunches() < 1))
+    return emitOpError() << "expected launches, at least 1, and layered, or neither";
   return success();
 }
 
@@ -398,6 +400,10 @@ LogicalResult EdgeOp::verify() {
     return failure();
   if (getTo().empty())
     return emitOpError() << "expected at least one waiting role";
+  if ((getKind() == EdgeKind::Launches) != getSlot().has_value())
+    return emitOpError() << "expected a launches edge, and no other, to have a slot";
+  if (getKind() == EdgeKind::Launches && !kernelOf(*this).isLooping())
+    return emitOpError() << "expected a kernel that loops over launches";
   return success();
 }
 
@@ -416,6 +422,13 @@ RoleOp StageOp::role(Role role) {
 LogicalResult StageOp::verify() {
   if (failed(verifyAccesses(*this, getReads())) || failed(verifyAccesses(*this, getWrites())))
     return failure();
+  if (auto during = getDuring()) {
+    int64_t launches = kernelOf(*this).getLaunches().value_or(0);
+    if (during->size() != 2 || (*during)[0] < 0 || (*during)[0] >= (*during)[1] ||
+        (*during)[1] > launches)
+      return emitOpError() << "expected during = [first, end) within the kernel's " << launches
+                           << " launches, but got [" << *during << "]";
+  }
   int64_t sms = kernelOf(*this).getSms();
   if (getSms() && (*getSms() < 1 || *getSms() > sms))
     return emitOpError() << "expected 1 to " << sms << " SMs, but got " << *getSms();
@@ -439,6 +452,9 @@ LogicalResult StageOp::verify() {
 
 LogicalResult WaitOp::verify() {
   return verifyWaiter(*this, getEdgeAttr(), {EdgeKind::Mbarrier, EdgeKind::Bytes});
+}
+LogicalResult PeekOp::verify() {
+  return verifyWaiter(*this, getEdgeAttr(), {EdgeKind::Mbarrier});
 }
 LogicalResult AcquireOp::verify() {
   return verifyWaiter(*this, getEdgeAttr(), {EdgeKind::Credit});
@@ -514,6 +530,16 @@ LogicalResult ComputeOp::verify() {
               verifySignaller(*this, exchange.getEdgeAttr(), {EdgeKind::Words, EdgeKind::Launch})))
         return failure();
   return success();
+}
+
+LogicalResult LaunchWaitOp::verify() {
+  if (kernelOf(*this).isLooping() != getEdgeAttr().operator bool())
+    return emitOpError()
+           << "expected an edge in a kernel that loops over launches, and in no other";
+  return getEdgeAttr() ? verifyWaiter(*this, getEdgeAttr(), {EdgeKind::Launches}) : success();
+}
+LogicalResult LaunchDoneOp::verify() {
+  return verifySignaller(*this, getEdgeAttr(), {EdgeKind::Launches});
 }
 
 LogicalResult RearmOp::verify() {

@@ -31,13 +31,18 @@ def KernelOp : Task_Op<"kernel", [Symbol, SymbolTable, IsolatedFromAbove, NoTerm
   let description = [{
     `rows` is the bucket: the compiled maximum of live rows. `target` is the NVRTC architecture. `smem_bytes`
     is the dynamic shared memory of a CTA, set by memory planning. `kind` names the kernel's place in the step
-    (embed, layer, last, stage, or a test's own). `residents` is how many CTAs of consecutive launches shared memory
+    (embed, layer, last, step, stage, or a test's own). `residents` is how many CTAs of consecutive launches shared memory
     is planned for on one SM: with 2 the next launch's CTA may start while this one's runs. A kernel with `trace` records
     what its warps do (codegen/device/trace.cuh).
+
+    With `launches` the kernel loops: its stages, in order, once for each launch [0, launches) of a step, which then
+    are not launches of the machine. Slots of LaunchArgs::buffer below `layered` hold what differs from launch to
+    launch.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$kind, StrAttr:$target, Task_Int:$sms, Task_Int:$rows,
                        OptionalAttr<Task_Int>:$smem_bytes, DefaultValuedAttr<Task_Int, "1">:$residents,
-                       UnitAttr:$trace);
+                       UnitAttr:$trace,
+                       OptionalAttr<Task_Int>:$launches, OptionalAttr<Task_Int>:$layered);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     $sym_name $kind `target` $target `sms` $sms `rows` $rows (`smem` $smem_bytes^)? (`trace` $trace^)?
@@ -54,6 +59,8 @@ def KernelOp : Task_Op<"kernel", [Symbol, SymbolTable, IsolatedFromAbove, NoTerm
     ::llvm::SmallVector<EdgeOp> edges();
     /// Whether any stage holds role regions.
     bool isAtRoleLevel();
+    /// Whether it loops over the launches of a step.
+    bool isLooping() { return getLaunches().has_value(); }
   }];
 }
 
@@ -188,16 +195,21 @@ def EdgeOp : Task_DeclOp<"edge"> {
     `from` role signals, the `to` roles wait. For mbarrier and credit edges `arrivals` is the number of warps
     that signal one use and `slots` how many uses are in flight; a credit edge's first `slots` waits pass at
     once. A bytes edge completes by bulk copies. A words edge is the exchange of that name: its arrivals are the
-    words themselves. A launch edge is an exchange that earlier launches wrote: launch_wait waits for it. `offset` is the first mbarrier's place in shared memory.
+    words themselves. A launch edge is an exchange that earlier launches wrote: launch_wait waits for it. A launches
+    edge joins all SMs of a looping kernel: each arrives once a launch on the counter in slot `slot` of
+    LaunchArgs::buffer. `offset` is the first mbarrier's place in shared memory.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Task_Int:$id, Task_EdgeKindAttr:$kind, Task_RoleAttr:$from,
                        TypedArrayAttrBase<Task_RoleAttr, "roles">:$to, DefaultValuedAttr<Task_Int, "1">:$slots,
-                       DefaultValuedAttr<Task_Int, "1">:$arrivals, OptionalAttr<Task_Int>:$offset);
+                       DefaultValuedAttr<Task_Int, "1">:$arrivals, OptionalAttr<Task_Int>:$offset,
+                       OptionalAttr<Task_Int>:$slot);
   let assemblyFormat = "$id $sym_name $kind $from `->` custom<Roles>($to) attr-dict";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     /// Whether it joins SMs or launches through global memory, without an mbarrier.
-    bool isGlobal() { return getKind() == EdgeKind::Words || getKind() == EdgeKind::Launch; }
+    bool isGlobal() {
+      return getKind() == EdgeKind::Words || getKind() == EdgeKind::Launch || getKind() == EdgeKind::Launches;
+    }
   }];
 }
 
@@ -211,12 +223,13 @@ def StageOp : Task_Op<"stage", [Symbol, HasParent<"KernelOp">, NoTerminator, Sin
     `tiles` is the tile space's size; `sms` the number of SMs that take part ([0, sms)); `assign` maps a tile to
     (SM, order on that SM). `reads` and `writes` are access maps over the tile's index. `config` holds the
     compile-time numbers of the device functions (their documented members), printed as the stage's struct:
-    codegen/README.md says which keys and how. `source` is the moe op it came from.
+    codegen/README.md says which keys and how. `source` is the moe op it came from. `during` = [first, end) are the
+    launches of a looping kernel in which the stage runs; absent: all.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Task_StageKindAttr:$kind, OptionalAttr<Task_Int>:$tiles,
                        OptionalAttr<Task_Int>:$sms, OptionalAttr<AffineMapAttr>:$assign,
                        AccessArrayAttr:$reads, AccessArrayAttr:$writes, DictionaryAttr:$config,
-                       OptionalAttr<StrAttr>:$source);
+                       OptionalAttr<StrAttr>:$source, OptionalAttr<DenseI64ArrayAttr>:$during);
   let regions = (region MaxSizedRegion<1>:$body);
   let assemblyFormat = [{
     $sym_name $kind (`tiles` $tiles^)? (`sms` $sms^)? (`assign` $assign^)? `reads` custom<Accesses>($reads) `writes` custom<Accesses>($writes)
@@ -226,6 +239,10 @@ def StageOp : Task_Op<"stage", [Symbol, HasParent<"KernelOp">, NoTerminator, Sin
   let extraClassDeclaration = [{
     /// The region of `role`, or null when the role does nothing in this stage.
     RoleOp role(Role role);
+    /// Whether it runs in that launch of a looping kernel; else always.
+    bool runsIn(int64_t launch) {
+      return !getDuring() || ((*getDuring())[0] <= launch && launch < (*getDuring())[1]);
+    }
   }];
 }
 
@@ -264,6 +281,9 @@ class Task_SlotStepOp<string mnemonic> : Task_EdgeStepOp<mnemonic> {
 
 def WaitOp : Task_SlotStepOp<"wait"> {
   let summary = "wait for the edge's next use (mbarrier, bytes)";
+}
+def PeekOp : Task_EdgeStepOp<"peek"> {
+  let summary = "wait for the edge's next use, which stays to be waited for (mbarrier)";
 }
 def SignalOp : Task_EdgeStepOp<"signal"> {
   let summary = "arrive on the edge's next use, once per warp of the role (mbarrier)";
@@ -349,7 +369,20 @@ def RearmOp : Task_StepOp<"rearm"> {
 
 def LaunchWaitOp : Task_StepOp<"launch_wait"> {
   let summary = "the previous launch is complete and its writes are visible (griddepcontrol.wait)";
-  let assemblyFormat = "attr-dict";
+  let description = [{
+    In a looping kernel `edge` is its launches edge: on every SM all roles are over with the launch before. In the
+    first launch that the kernel runs it is the launch of the machine before that is complete.
+  }];
+  let arguments = (ins OptionalAttr<FlatSymbolRefAttr>:$edge);
+  let assemblyFormat = "($edge^)? attr-dict";
+  let hasVerifier = 1;
+}
+
+def LaunchDoneOp : Task_StepOp<"launch_done"> {
+  let summary = "all roles of this SM are over with this launch: arrive on a launches edge";
+  let arguments = (ins FlatSymbolRefAttr:$edge);
+  let assemblyFormat = "$edge attr-dict";
+  let hasVerifier = 1;
 }
 
 def LaunchDependentsOp : Task_StepOp<"launch_dependents"> {

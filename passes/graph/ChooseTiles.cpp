@@ -28,6 +28,7 @@ class ChooseTiles : public megalith::impl::ChooseTilesBase<ChooseTiles> {
       case StageKind::Attention:
       case StageKind::Merge:
       case StageKind::TopK:
+      case StageKind::LaunchEnd:
         break; // dynamic or replicated
       }
   }

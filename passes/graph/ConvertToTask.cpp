@@ -510,9 +510,12 @@ class ConvertToTask : public megalith::impl::ConvertToTaskBase<ConvertToTask> {
         return signalPassFailure();
       StringAttr name = function.getSymNameAttr();
       SymbolTable::setSymbolName(function, ("moe." + name.getValue()).str());
-      auto kernel = task::KernelOp::create(
-          builder, function.getLoc(), name, kind, builder.getStringAttr(target),
-          builder.getI64IntegerAttr(sms), builder.getI64IntegerAttr(*rows), IntegerAttr());
+      auto kernel =
+          task::KernelOp::create(builder, function.getLoc(), name, kind,
+                                 builder.getStringAttr(target), builder.getI64IntegerAttr(sms),
+                                 builder.getI64IntegerAttr(*rows), /*smem_bytes=*/IntegerAttr(),
+                                 /*residents=*/builder.getI64IntegerAttr(1), /*trace=*/UnitAttr(),
+                                 /*launches=*/IntegerAttr(), /*layered=*/IntegerAttr());
       kernel.getBody().emplaceBlock();
       if (failed(Converter(function, kernel, *rows).run()))
         return signalPassFailure();

@@ -74,7 +74,7 @@ StageOp StageBuilder::stage(StringRef name, StageKind kind, Operation *from,
       StageKindAttr::get(builder.getContext(), kind), hasStaticTiles ? one : IntegerAttr(),
       hasStaticTiles ? one : IntegerAttr(), AffineMapAttr(), builder.getArrayAttr(reads),
       builder.getArrayAttr(writes), builder.getDictionaryAttr(config),
-      builder.getStringAttr(from->getName().getStringRef()));
+      builder.getStringAttr(from->getName().getStringRef()), DenseI64ArrayAttr());
   return op;
 }
 

@@ -76,9 +76,13 @@ struct CutStages : megalith::impl::CutStagesBase<CutStages> {
   FailureOr<Cut> cut(KernelOp from, StageOp stage) {
     OpBuilder builder = OpBuilder::atBlockEnd(getOperation().getBody());
     std::string name = (kTaken + stage.getSymName()).str();
-    auto kernel = KernelOp::create(builder, stage.getLoc(), builder.getStringAttr(name),
-                                   builder.getStringAttr(kStageKernelKind), from.getTargetAttr(),
-                                   from.getSmsAttr(), from.getRowsAttr(), IntegerAttr());
+    auto kernel =
+        KernelOp::create(builder, stage.getLoc(), builder.getStringAttr(name),
+                         builder.getStringAttr(kStageKernelKind), from.getTargetAttr(),
+                         from.getSmsAttr(), from.getRowsAttr(), /*smem_bytes=*/IntegerAttr(),
+                         /*residents=*/builder.getI64IntegerAttr(1), /*trace=*/UnitAttr(),
+                         /*launches=*/IntegerAttr(),
+                         /*layered=*/IntegerAttr());
     kernel.getBody().emplaceBlock();
     builder.setInsertionPointToStart(&kernel.getBody().front());
 

@@ -15,19 +15,20 @@ OpBuilder declarations(KernelOp kernel) {
 }
 
 EdgeOp declareEdge(KernelOp kernel, StringRef name, EdgeKind kind, Role from, ArrayAttr to,
-                   int64_t slots, int64_t arrivals) {
+                   int64_t slots, int64_t arrivals, std::optional<int64_t> counterSlot) {
   OpBuilder builder = declarations(kernel);
+  IntegerAttr slot = counterSlot ? builder.getI64IntegerAttr(*counterSlot) : IntegerAttr();
   return EdgeOp::create(builder, kernel.getLoc(), name, static_cast<int64_t>(kernel.edges().size()),
-                        kind, from, to, slots, arrivals, /*offset=*/IntegerAttr());
+                        kind, from, to, slots, arrivals, /*offset=*/IntegerAttr(), slot);
 }
 
 EdgeOp declareEdge(KernelOp kernel, StringRef name, EdgeKind kind, Role from, ArrayRef<Role> to,
-                   int64_t slots, int64_t arrivals) {
+                   int64_t slots, int64_t arrivals, std::optional<int64_t> counterSlot) {
   SmallVector<Attribute> roles;
   for (Role role : to)
     roles.push_back(RoleAttr::get(kernel.getContext(), role));
   return declareEdge(kernel, name, kind, from, ArrayAttr::get(kernel.getContext(), roles), slots,
-                     arrivals);
+                     arrivals, counterSlot);
 }
 
 std::optional<int64_t> freeSlot(KernelOp kernel) {
@@ -43,6 +44,8 @@ std::optional<int64_t> freeSlot(KernelOp kernel) {
     take(weights.getSlot());
   for (auto exchange : kernel.getOps<ExchangeOp>())
     take(exchange.getSlot());
+  for (auto edge : kernel.getOps<EdgeOp>())
+    take(edge.getSlot());
   int free = taken.find_first_unset();
   return free < 0 ? std::nullopt : std::optional<int64_t>(free);
 }

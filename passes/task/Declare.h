@@ -11,11 +11,13 @@ namespace megalith::task {
 /// A builder right before the kernel's first stage, where declarations end.
 mlir::OpBuilder declarations(KernelOp kernel);
 
-/// Declares an edge with the next free id.
+/// Declares an edge with the next free id. `counterSlot`: of a launches edge.
 EdgeOp declareEdge(KernelOp kernel, llvm::StringRef name, EdgeKind kind, Role from,
-                   mlir::ArrayAttr to, int64_t slots, int64_t arrivals);
+                   mlir::ArrayAttr to, int64_t slots, int64_t arrivals,
+                   std::optional<int64_t> counterSlot = std::nullopt);
 EdgeOp declareEdge(KernelOp kernel, llvm::StringRef name, EdgeKind kind, Role from,
-                   llvm::ArrayRef<Role> to, int64_t slots, int64_t arrivals);
+                   llvm::ArrayRef<Role> to, int64_t slots, int64_t arrivals,
+                   std::optional<int64_t> counterSlot = std::nullopt);
 
 /// The lowest slot of LaunchArgs::buffer that no buffer, weights or exchange has; none of 32 left:
 /// nothing.

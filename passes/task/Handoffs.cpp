@@ -76,6 +76,7 @@ public:
       case StageKind::Embed:
       case StageKind::Linear:
       case StageKind::ExpertUp:
+      case StageKind::LaunchEnd:
         break;
       }
     }

@@ -43,6 +43,11 @@ inline constexpr llvm::StringLiteral kInput = "xs", kPart = "part", kQkvIn = "qk
                                      kRouting = "routing", kAct = "act_rows", kDown = "down_rows";
 /// Edges that order attention's last use of bytes before their first use as something else.
 inline constexpr llvm::StringLiteral kAttentionDone = "attention_done", kMergeDone = "merge_done";
+/// Edges of a looping kernel: all SMs are over with the launch before; this SM's poller knows it;
+/// a role of this SM is over with a launch; the bytes of the dense phase may become attention's.
+inline constexpr llvm::StringLiteral kComplete = "complete", kLaunched = "launched",
+                                     kProducerOver = "producer_over", kPollerOver = "poller_over",
+                                     kConsumerOver = "consumer_over", kDenseDone = "dense_done";
 } // namespace names
 
 /// Every buffer of the kernel, in the order in which they are laid out.

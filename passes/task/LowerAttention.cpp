@@ -140,13 +140,21 @@ LogicalResult KernelLowering::lowerAttention(StageOp stage) {
     });
     consumer.compute("attention_tail<" + name + ">", {"tile", "state"}, {query, tail}, {apart});
     consumer.compute("attention_finish<" + name + ">", {"tile", "state"}, {}, {apart});
-    consumer.launchWait(); // as late as can be; costs nothing when repeated
+    if (kernel.isLooping())
+      consumer.peek(names::kLaunched);
+    else
+      consumer.launchWait(); // as late as can be; costs nothing when repeated
     consumer.compute("publish_partials<" + name + ", " + out + "_words>", {"tile", "state"},
                      {apart},
                      {rectangle(out, {d(1), c(0), c(0)}, vectorsOf(stage) * mergePartsOf(stage),
                                 {c(exchange(out).cols())}, kTileTable)});
     consumer.compute("attention_append<" + name + ">", {"tile"}, {tail}, {newUnit});
   });
+  if (kernel.isLooping()) {
+    consumer.wait(names::kLaunched); // once a launch, on SMs without a tile too
+    Steps epilogue(stage, Role::Epilogue);
+    requireLaunchWait(stage, Role::Epilogue, epilogue);
+  }
   if (isAliased())
     consumer.signal(names::kAttentionDone);
   return success();

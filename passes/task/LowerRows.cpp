@@ -26,7 +26,26 @@ LogicalResult KernelLowering::lowerEmbed(StageOp stage) {
   requireLaunchWait(stage, Role::Epilogue, epilogue);
   epilogue.compute("publish_embedding<" + stage.getSymName() + ", " + out + "_words>", {},
                    {whole(table)}, {rectangle(out, {c(0), d(0) * share}, write.getRows(), cols)});
+  if (kernel.isLooping())
+    Steps(stage, Role::Consumer).wait(names::kLaunched);
   return success();
+}
+
+// What every role leaves when it is over with a launch of a looping kernel, so that the epilogue,
+// which has the longest until it is needed again, can say so for the SM.
+void KernelLowering::lowerLaunchEnd(StageOp stage) {
+  Steps(stage, Role::Producer).signal(names::kProducerOver);
+  Steps consumer(stage, Role::Consumer), poller(stage, Role::Poller);
+  if (isAliased()) { // before the next launch's projections overwrite the rows
+    consumer.signal(names::kDenseDone);
+    poller.wait(names::kDenseDone);
+  }
+  consumer.signal(names::kConsumerOver);
+  poller.signal(names::kPollerOver);
+  Steps epilogue(stage, Role::Epilogue);
+  for (StringRef role : {names::kProducerOver, names::kPollerOver, names::kConsumerOver})
+    epilogue.wait(role);
+  LaunchDoneOp::create(epilogue.builder(), stage.getLoc(), ref(names::kComplete));
 }
 
 static StringRef expertWeights(StageOp stage) {

@@ -26,9 +26,12 @@ LogicalResult KernelLowering::run() {
   if (failed(checkPlanned()))
     return failure();
   widen();
-  placePrologue();
+  if (failed(placePrologues()))
+    return failure();
   for (auto stage : kernel.getOps<StageOp>()) {
-    if (stage == prologueStage && prologueFirst) {
+    auto found = prologues.find(stage);
+    bool isFirst = found != prologues.end() && found->second;
+    if (isFirst) {
       Steps steps(stage, Role::Poller);
       prologue(steps);
     }
@@ -55,10 +58,13 @@ LogicalResult KernelLowering::run() {
     case StageKind::ExpertDown:
       lowered = lowerExpertDown(stage);
       break;
+    case StageKind::LaunchEnd:
+      lowerLaunchEnd(stage);
+      break;
     }
     if (failed(lowered))
       return failure();
-    if (stage == prologueStage && !prologueFirst) {
+    if (found != prologues.end() && !isFirst) {
       Steps steps(stage, Role::Poller);
       prologue(steps);
     }
@@ -136,26 +142,40 @@ bool KernelLowering::pollsCurrent(StageOp stage) {
 
 // The prologue comes right after the polls of what the previous launch wrote: at the end of the
 // last stage before the first poll of this launch's words. It must run on every SM.
-void KernelLowering::placePrologue() {
-  StageOp before;
-  for (auto stage : kernel.getOps<StageOp>()) {
-    if (pollsCurrent(stage)) {
-      prologueFirst = !before;
-      prologueStage = before ? before : stage;
-      break;
+LogicalResult KernelLowering::placePrologues() {
+  for (int64_t launch = 0; launch < kernel.getLaunches().value_or(1); ++launch) {
+    StageOp before, found;
+    bool isFirst = false;
+    for (auto stage : kernel.getOps<StageOp>()) {
+      if (!stage.runsIn(launch))
+        continue;
+      if (pollsCurrent(stage)) {
+        isFirst = !before;
+        found = before ? before : stage;
+        break;
+      }
+      before = stage;
     }
-    before = stage;
+    if (!found)
+      found = before;
+    if (found)
+      prologues[found] = isFirst;
   }
-  if (!prologueStage)
-    prologueStage = before;
-  if (prologueStage && isGemv(prologueStage)) {
-    StageOp loader = loaderOf(prologueStage);
-    for (auto stage : kernel.getOps<StageOp>())
-      if (isGemv(stage) && loaderOf(stage) == loader)
-        stage.setSms(kernel.getSms());
-  } else if (prologueStage) {
-    prologueStage.removeSmsAttr();
+  for (auto [found, isFirst] : prologues) {
+    if (kernel.isLooping() &&
+        !llvm::is_contained({StageKind::Embed, StageKind::Attention}, found.getKind()))
+      return found.emitOpError() << "expected every launch of a looping kernel to begin with an "
+                                    "embed or attention stage";
+    if (isGemv(found)) {
+      StageOp loader = loaderOf(found);
+      for (auto stage : kernel.getOps<StageOp>())
+        if (isGemv(stage) && loaderOf(stage) == loader)
+          stage.setSms(kernel.getSms());
+    } else {
+      found.removeSmsAttr();
+    }
   }
+  return success();
 }
 
 void KernelLowering::prologue(Steps &steps) {
@@ -163,10 +183,19 @@ void KernelLowering::prologue(Steps &steps) {
   for (auto exchange : kernel.getOps<ExchangeOp>())
     if (exchange.getWord() == WordKind::Sentinel)
       RearmOp::create(steps.builder(), exchange.getLoc(), ref(exchange.getSymName()));
-  LaunchDependentsOp::create(steps.builder(), kernel.getLoc());
+  if (!kernel.isLooping())
+    LaunchDependentsOp::create(steps.builder(), kernel.getLoc());
 }
 
 void KernelLowering::requireLaunchWait(StageOp stage, Role role, Steps &steps) {
+  if (kernel.isLooping()) {
+    // Once a launch, in the stage that it begins with.
+    if (role != Role::Epilogue || !prologues.count(stage))
+      return;
+    steps.launchWait();
+    steps.signal(names::kLaunched);
+    return;
+  }
   int64_t &waited = launchWaited[static_cast<int>(role)];
   if (smsOf(stage) <= waited)
     return;

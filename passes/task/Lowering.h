@@ -10,6 +10,7 @@
 
 #include "passes/task/Stages.h"
 
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 
 #include <array>
@@ -23,6 +24,7 @@ public:
 
   void wait(llvm::StringRef edge, llvm::StringRef result = {});
   void acquire(llvm::StringRef edge, llvm::StringRef result = {});
+  void peek(llvm::StringRef edge);
   void signal(llvm::StringRef edge);
   void release(llvm::StringRef edge);
   void local(llvm::StringRef name, llvm::StringRef type, llvm::StringRef init = {});
@@ -76,7 +78,7 @@ private:
   // LowerToRoles.cpp
   llvm::LogicalResult checkPlanned();
   void widen();
-  void placePrologue();
+  llvm::LogicalResult placePrologues();
   void declareActive(StageOp stage);
   bool pollsCurrent(StageOp stage);
   StageOp lastSharer(StageOp loader);
@@ -115,10 +117,14 @@ private:
   llvm::LogicalResult lowerEmbed(StageOp stage);
   llvm::LogicalResult lowerTopK(StageOp stage);
 
+  // LowerRows.cpp
+  void lowerLaunchEnd(StageOp stage);
+
   // Order rules (docs/kernel-contract.md section 2), LowerToRoles.cpp
   /// Before the role's first store or in-launch poll on any SM of the stage.
   void requireLaunchWait(StageOp stage, Role role, Steps &steps);
-  /// The poller's launch_wait, re-arming and launch_dependents.
+  /// The poller's launch_wait, re-arming and launch_dependents, the last not in a looping
+  /// kernel.
   void prologue(Steps &steps);
   /// Do later buffers share the bytes of attention's?
   bool isAliased();
@@ -144,8 +150,9 @@ private:
 
   KernelOp kernel;
   mlir::MLIRContext *context;
-  StageOp prologueStage; ///< its poller ends with the prologue, or begins with it
-  bool prologueFirst = false;
+  /// Stages whose poller ends with the prologue, or (true) begins with it: one, and in a looping
+  /// kernel one of every launch.
+  llvm::MapVector<StageOp, bool> prologues;
   std::array<int64_t, 4> launchWaited{}; ///< by role: SMs [0, n) have launch-waited
 };
 

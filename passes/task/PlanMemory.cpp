@@ -178,6 +178,8 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
   /// Bytes of the barriers when the ring has `ringSlots`.
   int64_t barrierBytes(const Layout &layout, int64_t ringSlots) {
     int64_t barriers = 2 * ringSlots + (layout.isAliased ? 2 : 0);
+    if (getOperation().isLooping()) // edges of the loop (task-select-protocol), dense_done
+      barriers += layout.isAliased ? 5 : 4;
     for (const Handoff &buffer : layout.buffers)
       barriers += buffer.slots * (!buffer.full.empty() + !buffer.free.empty());
     return llvm::alignTo(8 * barriers, kAlignment);
@@ -207,6 +209,9 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
                   1, warpsOf(Role::Consumer));
       declareEdge(kernel, names::kMergeDone, EdgeKind::Mbarrier, Role::Epilogue,
                   {Role::Poller, Role::Consumer}, 1, warpsOf(Role::Epilogue));
+      if (kernel.isLooping()) // and back again
+        declareEdge(kernel, names::kDenseDone, EdgeKind::Mbarrier, Role::Consumer, {Role::Poller},
+                    1, warpsOf(Role::Consumer));
     }
     for (const Handoff &buffer : layout.buffers)
       for (StringRef name : {buffer.full, buffer.free})

@@ -32,8 +32,11 @@ struct SelectProtocol : megalith::impl::SelectProtocolBase<SelectProtocol> {
         for (auto exchange : other.getOps<ExchangeOp>())
           if (exchange.getWord() == WordKind::Sentinel && failed(rearmToo(kernel, exchange)))
             return signalPassFailure();
-    for (KernelOp kernel : kernels)
+    for (KernelOp kernel : kernels) {
       declareHandoffs(kernel);
+      if (kernel.isLooping() && failed(declareLoop(kernel)))
+        return signalPassFailure();
+    }
   }
 
   /// Epochs where nobody can tell at compile time which words a launch writes, and where a set is
@@ -74,6 +77,26 @@ struct SelectProtocol : megalith::impl::SelectProtocolBase<SelectProtocol> {
     auto copy = cast<ExchangeOp>(builder.clone(*exchange));
     copy.setSlot(*slot);
     declareEdge(kernel, exchange.getEdge(), EdgeKind::Words, Role::Epilogue, {Role::Poller}, 1, 1);
+    return success();
+  }
+
+  /// Launch n of a looping kernel may re-arm, and store over what n-1 read, when every SM is over
+  /// with n-1: on each the epilogue, told by the other roles, arrives on a counter. The poller and
+  /// the epilogue wait for all SMs' arrivals, each for itself lest they wait for each other; the
+  /// epilogue, first to know, tells the consumers.
+  static LogicalResult declareLoop(KernelOp kernel) {
+    std::optional<int64_t> slot = freeSlot(kernel);
+    if (!slot)
+      return kernel.emitOpError() << "expected at most 32 buffers and weights, but finds no free "
+                                     "slot to count launches in";
+    declareEdge(kernel, names::kLaunched, EdgeKind::Mbarrier, Role::Epilogue, {Role::Consumer}, 1,
+                warpsOf(Role::Epilogue));
+    for (auto [name, from] : {std::pair(names::kProducerOver, Role::Producer),
+                              std::pair(names::kPollerOver, Role::Poller),
+                              std::pair(names::kConsumerOver, Role::Consumer)})
+      declareEdge(kernel, name, EdgeKind::Mbarrier, from, {Role::Epilogue}, 1, warpsOf(from));
+    declareEdge(kernel, names::kComplete, EdgeKind::Launches, Role::Epilogue,
+                {Role::Poller, Role::Epilogue}, 1, 1, slot);
     return success();
   }
 

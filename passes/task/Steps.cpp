@@ -42,6 +42,10 @@ void Steps::acquire(StringRef edge, StringRef result) {
   AcquireOp::create(ops, loc, ref(edge), optional(result));
 }
 
+void Steps::peek(StringRef edge) {
+  PeekOp::create(ops, loc, ref(edge));
+}
+
 void Steps::signal(StringRef edge) {
   SignalOp::create(ops, loc, ref(edge));
 }
@@ -55,7 +59,8 @@ void Steps::local(StringRef name, StringRef type, StringRef init) {
 }
 
 void Steps::launchWait() {
-  LaunchWaitOp::create(ops, loc);
+  bool isLooping = ops.getInsertionBlock()->getParentOp()->getParentOfType<KernelOp>().isLooping();
+  LaunchWaitOp::create(ops, loc, isLooping ? ref(names::kComplete) : FlatSymbolRefAttr());
 }
 
 void Steps::pace(RingOp ring, std::optional<int64_t> window) {

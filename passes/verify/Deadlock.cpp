@@ -40,7 +40,7 @@ private:
 
   bool waitsForNobody(const Standing &sm, int role) const {
     const Standing::Of &of = sm.roles[role];
-    if (of.at->kind != Instr::Poll)
+    if (of.at->kind != Instr::Poll && of.at->kind != Instr::LaunchWait)
       return !sm.roles[blockerOf(of)].at;
     return llvm::none_of(blocked,
                          [&](const Standing &other) { return other.roles[blockerOf(of)].at; });
@@ -61,6 +61,11 @@ private:
       faults.at(of.at->op, sm.sm) << "deadlock: the " << nameOfRole(role) << " polls words of @"
                                   << Program::nameOf(edge.op)
                                   << " that nothing publishes in this launch";
+    else if (of.at->kind == Instr::LaunchWait)
+      faults.at(of.at->op, sm.sm) << "deadlock: the " << nameOfRole(role)
+                                  << " waits for all SMs to be over with launch "
+                                  << program.launches[of.at->launch - 1]
+                                  << ", which not every one says";
     else
       faults.at(of.at->op, sm.sm) << "deadlock: the " << nameOfRole(role) << " waits for use "
                                   << of.waits << " of edge @" << Program::nameOf(edge.op)

@@ -8,7 +8,7 @@ using namespace megalith::verify;
 Globals::Globals(const Program &program, const Valuation &valuation, ArrayRef<const Summary *> runs,
                  Faults &faults)
     : program(program), valuation(valuation), runs(runs), faults(faults),
-      touched(program.globals.size()), reached(program.globals.size()) {
+      touched(program.launches.size() * program.globals.size()), reached(touched.size()) {
   for (int role = 0; role < kRoles; ++role)
     collect(role);
 }
@@ -28,7 +28,7 @@ void Globals::collect(int role) {
       if (access.isShared)
         continue;
       const bool isExchange = program.globals[access.decl].kind == Global::Exchange;
-      if (isExchange && (access.isWrite || (instr.polls && access.isCurrent())))
+      if (isExchange && (access.isWrite || (instr.polls && program.isOwn(access, instr))))
         continue;
       sites.push_back({role, &instr, &access, sms, loops});
     }
@@ -110,7 +110,7 @@ std::optional<Rect> Globals::join(const Site &site, size_t level) {
     isKnown = nest.enter(program, valuation, *site.loops[i], dims.data());
   std::optional<Rect> rect;
   if (isKnown && !nest.neverRuns())
-    reached[site.access->decl] = true;
+    reached[program.stateOf(site.instr->launch, site.access->decl)] = true;
   if (isKnown)
     rect = isBoundsOnly(site) ? nest.hull(dims.data()) : nest.join(dims.data());
   if (rect)
@@ -140,7 +140,8 @@ void Globals::touch(const Site &site, const Rect &rect) {
                       << ", which only a task.poll may read";
   if (isBuffer && access.isWrite && global.mutability == Mutability::Immutable)
     faults.at(op, sm) << "writes the immutable buffer @" << name();
-  if (isBoundsOnly(site) || touched[access.decl].add(Planes::keyOf(access, dims.data()), rect))
+  Planes &planes = touched[program.stateOf(site.instr->launch, access.decl)];
+  if (isBoundsOnly(site) || planes.add(Planes::keyOf(access, dims.data()), rect))
     return;
   if (isBuffer)
     faults.at(op, sm) << "writes @" << name() << ' ' << describe(rect)
@@ -160,20 +161,35 @@ void Globals::checkUnwaited(int64_t sm) {
       for (const Access &access : program.accessesOf(instr)) {
         if (access.isShared || !access.isWrite || access.at(dims.data()).empty())
           continue;
-        const bool isWords = program.globals[access.decl].kind == Global::Exchange;
+        const Global &global = program.globals[access.decl];
+        const bool isWords = global.kind == Global::Exchange;
+        // A launch of a looping kernel has the pages of its layer to itself.
+        if (program.isLooping && !isWords && global.mutability == Mutability::Pages)
+          continue;
         faults.at(instr.op, sm) << (isWords ? "publishing words" : "storing to global memory")
-                                << " needs the previous launch to be complete: the "
-                                << nameOfRole(role) << " has no task.launch_wait before this op";
+                                << " needs the previous launch to be complete"
+                                << program.inLaunch(instr.launch) << ": the " << nameOfRole(role)
+                                << " has no task.launch_wait before this op";
       }
     }
 }
 
 void Globals::checkEnds() {
-  for (auto [global, planes, isReached] : llvm::zip(program.globals, touched, reached)) {
-    const bool isComplete = !planes.empty() && planes.isComplete(global.rows, global.cols);
-    if (global.kind == Global::Weights && isReached && !isComplete)
-      faults.at(global.op, 0) << "has blocks that no SM streams; expected each exactly once";
-    if (global.kind == Global::Buffer && global.mutability == Mutability::Written && !isComplete)
+  for (auto [index, global] : llvm::enumerate(program.globals)) {
+    int64_t writers = 0;
+    bool isComplete = true;
+    for (size_t launch = 0; launch < program.launches.size(); ++launch) {
+      const Planes &planes = touched[program.stateOf(launch, index)];
+      writers += !planes.empty();
+      const bool isWhole = !planes.empty() && planes.isComplete(global.rows, global.cols);
+      isComplete &= isWhole || planes.empty();
+      if (global.kind == Global::Weights && reached[program.stateOf(launch, index)] && !isWhole)
+        faults.at(global.op, 0) << "has blocks that no SM streams" << program.inLaunch(launch)
+                                << "; expected each exactly once";
+    }
+    // An output is written in one launch.
+    if (global.kind == Global::Buffer && global.mutability == Mutability::Written &&
+        (writers != 1 || !isComplete))
       faults.at(global.op, 0) << "is not written everywhere; expected each element exactly once";
   }
 }

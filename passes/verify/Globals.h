@@ -47,8 +47,8 @@ private:
   llvm::ArrayRef<const Summary *> runs;
   Faults &faults;
   std::vector<Site> sites;
-  std::vector<Planes> touched; ///< by global
-  std::vector<bool> reached;   ///< by global: whether any step touches it, be it nothing of it
+  std::vector<Planes> touched; ///< by launch and global
+  std::vector<bool> reached;   ///< likewise: whether any step touches it, be it nothing of it
   llvm::SmallVector<int64_t, 8> dims; ///< the SM and the indices of the loops that are walked
   int64_t places = 0;                 ///< walked so far
 };

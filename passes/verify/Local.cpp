@@ -11,7 +11,8 @@ llvm::StringRef megalith::verify::nameOfRole(int role) {
 
 Local::Local(const Program &program, const Valuation &valuation, Faults &faults)
     : program(program), valuation(valuation), faults(faults), edges(program.edges.size()),
-      shared(program.shared.size()), rings(program.rings.size()), rearmed(program.globals.size()) {}
+      shared(program.shared.size()), rings(program.rings.size()),
+      launches(program.launches.size()) {}
 
 // Keeps what was allocated: there are as many runs as SMs that differ.
 void Local::reset(int64_t newSm) {
@@ -29,6 +30,9 @@ void Local::reset(int64_t newSm) {
     edge.waits = {};
     for (auto &clocks : edge.waitClock)
       clocks.clear();
+    edge.signalsIn.assign(launches.size(), 0);
+    for (auto &waits : edge.waitsIn)
+      waits.assign(launches.size(), 0);
   }
   for (SharedState &state : shared) {
     for (Records &records : state.slots)
@@ -42,8 +46,10 @@ void Local::reset(int64_t newSm) {
       records.clear();
     ring.read = 0;
   }
-  std::fill(rearmed.begin(), rearmed.end(), 0);
-  dependentsLaunched = 0;
+  for (LaunchState &launch : launches) {
+    launch = {};
+    launch.rearmed.assign(program.globals.size(), 0);
+  }
   summary = {};
 }
 
@@ -141,7 +147,8 @@ bool Local::advance(Thread &thread) {
   default:
     if (!passes(thread, instr) || !spend(thread, instr, 1))
       return false;
-    ++thread.clock[thread.role];
+    checkPace(thread, instr);
+    launches[instr.launch].over[thread.role] = ++thread.clock[thread.role];
     act(thread, instr);
     ++thread.next;
     return true;
@@ -152,10 +159,14 @@ bool Local::passes(Thread &thread, const Instr &instr) {
   switch (instr.kind) {
   case Instr::Wait:
     return waitFor(thread, instr.edge, 0);
+  case Instr::Peek:
+    return waitFor(thread, instr.edge, 0, /*stays=*/true);
   case Instr::Acquire:
     return waitFor(thread, instr.edge, program.edges[instr.edge].slots);
   case Instr::Poll:
     return !instr.polls || thread.polls < passing[thread.role];
+  case Instr::LaunchWait:
+    return waitForLaunch(thread, instr);
   default:
     return true;
   }
@@ -165,10 +176,18 @@ void Local::act(Thread &thread, const Instr &instr) {
   switch (instr.kind) {
   case Instr::Rearm:
     requireLaunchWait(thread, instr, "re-arming a set");
-    ++rearmed[instr.exchange];
+    ++launches[instr.launch].rearmed[instr.exchange];
     return;
-  case Instr::LaunchWait:
-    thread.hasLaunchWaited = true;
+  case Instr::LaunchWait: {
+    uint32_t &first = launches[instr.launch].waited[thread.role];
+    if (!first)
+      first = thread.clock[thread.role];
+    if (instr.launch > 0)
+      pollWords(thread, instr);
+    return;
+  }
+  case Instr::LaunchDone:
+    endLaunch(thread, instr);
     return;
   case Instr::Refill:
     ++shared[instr.refilled].refills;
@@ -177,7 +196,7 @@ void Local::act(Thread &thread, const Instr &instr) {
     return;
   case Instr::LaunchDependents:
     requireLaunchWait(thread, instr, "letting the next launch start");
-    ++dependentsLaunched;
+    ++launches[instr.launch].dependentsLaunched;
     return;
   case Instr::Signal:
   case Instr::Release:
@@ -189,10 +208,15 @@ void Local::act(Thread &thread, const Instr &instr) {
   if (instr.receives)
     requireLaunchWait(thread, instr, "reading what an earlier launch wrote");
   if (instr.polls) {
-    requireLaunchWait(thread, instr, "polling a set that this launch writes");
-    summary.events[thread.role].push_back(event(thread, instr, /*isPoll=*/true));
-    pollClock[thread.role].push_back(thread.clock[thread.role]);
-    ++thread.polls;
+    for (const Access &touched : program.accessesOf(instr))
+      if (!touched.isShared && !touched.isWrite && touched.isCurrent())
+        requireLaunchWait(thread, instr, "polling a set that this launch writes");
+      else if (!touched.isShared && !touched.isWrite && !knowsLaunchWait(thread, instr.launch) &&
+               !knowsLaunchWait(thread, instr.launch - 1))
+        faults.at(instr.op, sm) << "polls a set of the launch before, but the "
+                                << nameOfRole(thread.role) << " knows of no task.launch_wait in "
+                                << "that launch: the set may hold older words";
+    pollWords(thread, instr);
   }
   for (const Access &touched : program.accessesOf(instr))
     if (touched.isShared && !touched.isWrite)
@@ -205,7 +229,7 @@ void Local::act(Thread &thread, const Instr &instr) {
   if (instr.publishes)
     summary.events[thread.role].push_back(event(thread, instr, /*isPoll=*/false));
   // Whether such a store is empty depends on the SM: Globals.h looks at each.
-  if ((instr.publishes || instr.stores) && !thread.hasLaunchWaited)
+  if ((instr.publishes || instr.stores) && !knowsLaunchWait(thread, instr.launch))
     summary.unwaited[thread.role].push_back(event(thread, instr, /*isPoll=*/false));
   if (instr.kind == Instr::Copy)
     signal(thread, instr);
@@ -222,8 +246,9 @@ Event Local::event(const Thread &thread, const Instr &instr, bool isPoll) {
   return event;
 }
 
-// Use n passes once signalled; a credit edge's first `slotsFree` uses pass at once.
-bool Local::waitFor(Thread &thread, int index, int64_t slotsFree) {
+// Use n passes once signalled, and is over unless it `stays`; a credit edge's first `slotsFree`
+// uses pass at once.
+bool Local::waitFor(Thread &thread, int index, int64_t slotsFree, bool stays) {
   EdgeState &edge = edges[index];
   const int64_t use = edge.waits[thread.role] - slotsFree;
   if (use >= edge.signals())
@@ -231,7 +256,10 @@ bool Local::waitFor(Thread &thread, int index, int64_t slotsFree) {
   if (use >= 0)
     for (int role = 0; role < kRoles; ++role)
       thread.clock[role] = std::max(thread.clock[role], edge.completed[use][role]);
+  if (stays)
+    return true;
   ++edge.waits[thread.role];
+  ++edge.waitsIn[thread.role][program.code[thread.role][thread.next].launch];
   edge.waitClock[thread.role].push_back(thread.clock[thread.role] + 1);
   return true;
 }
@@ -255,36 +283,129 @@ void Local::signal(Thread &thread, const Instr &instr) {
       break;
     }
   state.completed.push_back(thread.clock);
+  ++state.signalsIn[instr.launch];
+}
+
+// What other SMs must do first. It passes here; Words.h looks.
+void Local::pollWords(Thread &thread, const Instr &instr) {
+  summary.events[thread.role].push_back(event(thread, instr, /*isPoll=*/true));
+  pollClock[thread.role].push_back(thread.clock[thread.role]);
+  ++thread.polls;
+}
+
+//===----------------------------------------------------------------------===//
+// Launches
+//===----------------------------------------------------------------------===//
+
+// Between launches of the machine each role waits for itself. In a looping kernel it may know of
+// another role's wait by an edge: the wait is an acquire, and edges pass on what it acquired.
+bool Local::knowsLaunchWait(const Thread &thread, int launch) const {
+  const Clock &waited = launches[launch].waited;
+  if (!program.isLooping)
+    return waited[thread.role];
+  for (int role = 0; role < kRoles; ++role)
+    if (waited[role] && waited[role] <= thread.clock[role])
+      return true;
+  return false;
 }
 
 void Local::requireLaunchWait(Thread &thread, const Instr &instr, StringRef what) {
-  if (!thread.hasLaunchWaited)
-    faults.at(instr.op, sm) << what << " needs the previous launch to be complete: the "
-                            << nameOfRole(thread.role) << " has no task.launch_wait before this op";
+  if (!knowsLaunchWait(thread, instr.launch))
+    faults.at(instr.op, sm) << what << " needs the previous launch to be complete"
+                            << program.inLaunch(instr.launch) << ": the " << nameOfRole(thread.role)
+                            << " has no task.launch_wait before this op";
 }
 
-// Each edge's waits, the ring's pieces, re-arming and launch_dependents, as often as they must be.
+// A role of which the thread does not know that it is over with a launch.
+std::optional<int> Local::unknownOf(const Thread &thread, int launch) const {
+  for (int role = 0; role < kRoles; ++role) {
+    // The thread itself is at its last step.
+    const size_t next = threads[role].next + (role == thread.role);
+    if (next < program.launchEnds[role][launch] || thread.clock[role] < launches[launch].over[role])
+      return role;
+  }
+  return std::nullopt;
+}
+
+// Before its first step of a launch a role must know that all roles of its SM are over with the
+// last launch but one: then nothing that is two launches apart can meet, whatever happens in them.
+void Local::checkPace(const Thread &thread, const Instr &instr) {
+  if (instr.launch < 2 || launches[instr.launch].over[thread.role])
+    return;
+  if (std::optional<int> role = unknownOf(thread, instr.launch - 2))
+    faults.at(instr.op, sm) << "the " << nameOfRole(thread.role) << " begins launch "
+                            << program.launches[instr.launch] << " without knowing that the "
+                            << nameOfRole(*role) << " is over with launch "
+                            << program.launches[instr.launch - 2]
+                            << "; expected a wait that tells it in the launch between";
+}
+
+// This SM's own arrival, and whatever the epilogue knew then; those of others are for Words.h.
+bool Local::waitForLaunch(Thread &thread, const Instr &instr) {
+  if (instr.launch == 0)
+    return true;
+  const std::optional<Clock> &done = launches[instr.launch - 1].done;
+  if (!done || thread.polls >= passing[thread.role])
+    return false;
+  for (int role = 0; role < kRoles; ++role)
+    thread.clock[role] = std::max(thread.clock[role], (*done)[role]);
+  return true;
+}
+
+void Local::endLaunch(Thread &thread, const Instr &instr) {
+  const int64_t number = program.launches[instr.launch];
+  if (std::optional<int> role = unknownOf(thread, instr.launch))
+    faults.at(instr.op, sm) << "says that the SM is over with launch " << number
+                            << ", but nothing tells the " << nameOfRole(thread.role) << " that the "
+                            << nameOfRole(*role)
+                            << " is; expected an edge from it after its last step of the launch";
+  // Else an SM could arrive for a launch while others still arrive for the one before.
+  if (!knowsLaunchWait(thread, instr.launch))
+    faults.at(instr.op, sm) << "arrives for launch " << number << ", but the "
+                            << nameOfRole(thread.role)
+                            << " knows of no task.launch_wait in it before this op";
+  LaunchState &launch = launches[instr.launch];
+  if (launch.dones++ == 0)
+    launch.done = thread.clock;
+  summary.events[thread.role].push_back(event(thread, instr, /*isPoll=*/false));
+}
+
+// Each edge's waits, the ring's pieces, re-arming and the launch's end, as often as they must be.
 void Local::checkEnds() {
   for (auto [edge, state] : llvm::zip(program.edges, edges)) {
     if (edge.isWords)
       continue;
     for (int to : edge.to)
-      if (state.waits[to] != state.signals())
-        faults.at(edge.op, sm) << "is signalled " << state.signals() << " times by the "
-                               << nameOfRole(edge.from) << " but waited for " << state.waits[to]
-                               << " times by the " << nameOfRole(to) << "; expected as many";
+      for (size_t launch = 0; launch < launches.size(); ++launch)
+        if (state.waitsIn[to][launch] != state.signalsIn[launch])
+          faults.at(edge.op, sm) << "is signalled " << state.signalsIn[launch] << " times by the "
+                                 << nameOfRole(edge.from) << " but waited for "
+                                 << state.waitsIn[to][launch] << " times by the " << nameOfRole(to)
+                                 << program.inLaunch(launch) << "; expected as many";
   }
   for (auto [ring, state] : llvm::zip(program.rings, rings))
     if (const int64_t copies = edges[ring.full].signals(); copies != state.read)
       faults.at(ring.op, sm) << "receives " << copies << " pieces, of which only the first "
                              << state.read << " are read";
-  for (auto [global, times] : llvm::zip(program.globals, rearmed)) {
+  for (size_t launch = 0; launch < launches.size(); ++launch)
+    checkLaunch(launch);
+}
+
+void Local::checkLaunch(int index) {
+  const LaunchState &launch = launches[index];
+  for (auto [global, times] : llvm::zip(program.globals, launch.rearmed)) {
     auto exchange = dyn_cast<ExchangeOp>(global.op);
     if (exchange && exchange.getWord() == WordKind::Sentinel && times != 1)
-      faults.at(exchange, sm) << "is re-armed " << times
-                              << " times; expected once, by every SM in every launch";
+      faults.at(exchange, sm) << "is re-armed " << times << " times" << program.inLaunch(index)
+                              << "; expected once, by every SM in every launch";
   }
-  if (dependentsLaunched != 1)
-    faults.at(program.kernel, sm) << "lets the next launch start " << dependentsLaunched
-                                  << " times; expected one task.launch_dependents";
+  // A looping kernel has the machine to itself.
+  if (launch.dependentsLaunched != !program.isLooping)
+    faults.at(program.kernel, sm) << "lets the next launch start " << launch.dependentsLaunched
+                                  << " times; expected " << (program.isLooping ? "no" : "one")
+                                  << " task.launch_dependents";
+  if (program.isLooping && launch.dones != 1)
+    faults.at(program.kernel, sm) << "says " << launch.dones << " times that the SM is over with "
+                                  << "launch " << program.launches[index]
+                                  << "; expected one task.launch_done";
 }

@@ -20,12 +20,13 @@ namespace megalith::verify {
 /// A number per role: steps done, or polls passed.
 using Clock = std::array<uint32_t, kRoles>;
 
-/// A poll or publication of words, or a store, of one SM: what other SMs may see of it.
+/// A poll or publication of words, the end of a launch or a wait for the one before, or a store, of
+/// one SM: what other SMs may see of it.
 struct Event {
   uint32_t instr; ///< in the role's code
   uint32_t dims;  ///< place of the loop indices in Summary::dims
   Clock after;    ///< polls of each role that must have passed before
-  bool isPoll;
+  bool isPoll;    ///< or the wait for a launch: needs what other SMs do
 };
 
 /// What a run leaves for the proof over all SMs. SMs with the same program share one: only
@@ -65,7 +66,6 @@ private:
     Clock clock{};
     uint32_t polls = 0;
     int64_t steps = 0;
-    bool hasLaunchWaited = false;
     llvm::SmallVector<int64_t, 8> dims;  ///< the SM, loop indices
     llvm::SmallVector<int64_t, 8> trips; ///< of the loops it is in
   };
@@ -74,7 +74,18 @@ private:
     std::vector<Clock> completed;                        ///< by use: what the signaller knew
     std::array<int64_t, kRoles> waits{};                 ///< uses waited for, by role
     std::array<std::vector<uint32_t>, kRoles> waitClock; ///< own clock at each wait, by role
+    std::vector<int64_t> signalsIn;                      ///< by launch
+    std::array<std::vector<int64_t>, kRoles> waitsIn;    ///< by role and launch
     int64_t signals() const { return completed.size(); }
+  };
+  /// One launch.
+  struct LaunchState {
+    Clock waited{};               ///< by role: own clock at its first launch_wait; 0: none
+    Clock over{};                 ///< by role: own clock after its latest step
+    std::optional<Clock> done;    ///< what was known at launch_done
+    int64_t dones = 0;            ///< launch_done steps
+    std::vector<int64_t> rearmed; ///< by global
+    int64_t dependentsLaunched = 0;
   };
   /// One access to shared memory.
   struct Record {
@@ -106,11 +117,18 @@ private:
   bool passes(Thread &thread, const Instr &instr);
   void act(Thread &thread, const Instr &instr);
   bool spend(Thread &thread, const Instr &instr, int64_t steps);
-  bool waitFor(Thread &thread, int edge, int64_t slotsFree);
+  bool waitFor(Thread &thread, int edge, int64_t slotsFree, bool stays = false);
   void signal(Thread &thread, const Instr &instr);
   void requireLaunchWait(Thread &thread, const Instr &instr, llvm::StringRef what);
+  bool knowsLaunchWait(const Thread &thread, int launch) const;
+  std::optional<int> unknownOf(const Thread &thread, int launch) const;
+  void checkPace(const Thread &thread, const Instr &instr);
+  bool waitForLaunch(Thread &thread, const Instr &instr);
+  void endLaunch(Thread &thread, const Instr &instr);
+  void pollWords(Thread &thread, const Instr &instr);
   Event event(const Thread &thread, const Instr &instr, bool isPoll);
   void checkEnds();
+  void checkLaunch(int index);
 
   // LocalMemory.cpp: shared memory.
   void access(Thread &thread, const Instr &instr, const Access &access);
@@ -132,8 +150,7 @@ private:
   std::vector<EdgeState> edges;
   std::vector<SharedState> shared;
   std::vector<RingState> rings;
-  std::vector<int64_t> rearmed; ///< by global
-  int64_t dependentsLaunched = 0;
+  std::vector<LaunchState> launches;
   Summary summary;
 };
 

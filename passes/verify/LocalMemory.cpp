@@ -26,8 +26,11 @@ void Local::order(Thread &thread, const Records &records, Operation *memory, con
 
 // Which filling of its guard a role touches; negative if that is a fault.
 int64_t Local::fillingOf(Thread &thread, const Instr &instr, const Shared &buffer) {
-  if (buffer.guard < 0)
-    return shared[&buffer - program.shared.data()].refills;
+  if (buffer.guard < 0) {
+    // What an earlier launch left is not this one's.
+    const int64_t refills = shared[&buffer - program.shared.data()].refills;
+    return refills > 0 ? refills : instr.launch;
+  }
   const Edge &guard = program.edges[buffer.guard];
   const EdgeState &state = edges[buffer.guard];
   const bool isReader = guard.waits(thread.role);

@@ -16,23 +16,49 @@ llvm::StringRef Program::nameOf(Operation *decl) {
   return cast<SymbolOpInterface>(decl).getName();
 }
 
-Program::Program(KernelOp kernel) : kernel(kernel), sms(kernel.getSms()) {
+Program::Program(KernelOp kernel)
+    : kernel(kernel), sms(kernel.getSms()), isLooping(kernel.isLooping()) {
   declare();
-  for (StageOp stage : kernel.getOps<StageOp>())
-    for (int role = 0; role < kRoles; ++role) {
-      RoleOp region = stage.role(static_cast<Role>(role));
-      if (!region)
-        continue;
-      const size_t begin = code[role].size();
-      Instr enter{.kind = Instr::Stage, .op = stage};
-      enter.sms = stage.getSms().value_or(sms);
-      code[role].push_back(enter);
-      addBlock(region.getBody().front(), role, /*depth=*/1, stage);
-      code[role][begin].end = code[role].size();
-      code[role][begin].varies =
-          enter.sms < sms || llvm::any_of(llvm::drop_begin(code[role], begin),
-                                          [](const Instr &instr) { return instr.varies; });
-    }
+  chooseLaunches();
+  for (; launch < static_cast<int>(launches.size()); ++launch) {
+    for (StageOp stage : kernel.getOps<StageOp>())
+      if (stage.runsIn(launches[launch]))
+        addStage(stage);
+    for (int role = 0; role < kRoles; ++role)
+      launchEnds[role].push_back(code[role].size());
+  }
+}
+
+void Program::chooseLaunches() {
+  constexpr int kSame = 3;
+  std::vector<bool> before;
+  int same = 0;
+  for (int64_t number = 0; number < kernel.getLaunches().value_or(1); ++number) {
+    std::vector<bool> runs;
+    for (StageOp stage : kernel.getOps<StageOp>())
+      runs.push_back(stage.runsIn(number));
+    same = runs == before ? same + 1 : 1;
+    before = std::move(runs);
+    if (same <= kSame)
+      launches.push_back(number);
+  }
+}
+
+void Program::addStage(StageOp stage) {
+  for (int role = 0; role < kRoles; ++role) {
+    RoleOp region = stage.role(static_cast<Role>(role));
+    if (!region)
+      continue;
+    const size_t begin = code[role].size();
+    Instr enter{.kind = Instr::Stage, .launch = launch, .op = stage};
+    enter.sms = stage.getSms().value_or(sms);
+    code[role].push_back(enter);
+    addBlock(region.getBody().front(), role, /*depth=*/1, stage);
+    code[role][begin].end = code[role].size();
+    code[role][begin].varies =
+        enter.sms < sms || llvm::any_of(llvm::drop_begin(code[role], begin),
+                                        [](const Instr &instr) { return instr.varies; });
+  }
 }
 
 void Program::declare() {
@@ -109,13 +135,13 @@ void Program::addBlock(Block &block, int role, unsigned depth, Operation *stage)
 void Program::addLoop(ForOp op, int role, unsigned depth, Operation *stage) {
   std::vector<Instr> &body = code[role];
   const size_t begin = body.size();
-  Loop loop{.op = op, .dim = depth};
+  Loop loop{.op = op, .dim = depth, .launch = launch};
   TripsAttr trips = op.getTrips();
   if (FlatSymbolRefAttr symbol = trips.getSymbol())
     loop.symbol = indexOf(symbol);
   else
     loop.trips = affinesOf(trips.getMap().getValue(), depth);
-  Instr enter{.kind = Instr::LoopBegin, .op = op};
+  Instr enter{.kind = Instr::LoopBegin, .launch = launch, .op = op};
   body.push_back(enter);
   addBlock(op.getBody().front(), role, depth + 1, stage);
   if (body.size() == begin + 1) { // without steps inside, trips count for nothing but time
@@ -124,7 +150,7 @@ void Program::addLoop(ForOp op, int role, unsigned depth, Operation *stage) {
   }
   loops.push_back(loop);
   // Loops inside came first.
-  Instr leave{.kind = Instr::LoopEnd, .op = op};
+  Instr leave{.kind = Instr::LoopEnd, .launch = launch, .op = op};
   body[begin].loop = leave.loop = loops.size() - 1;
   leave.end = begin;
   body.push_back(leave);
@@ -158,7 +184,7 @@ int Program::addAccess(AccessAttr attr, bool isWrite, unsigned depth) {
 }
 
 void Program::addStep(Operation &op, int role, unsigned depth, Operation *stage) {
-  Instr instr{.kind = Instr::LaunchWait, .depth = depth, .op = &op};
+  Instr instr{.kind = Instr::LaunchWait, .launch = launch, .depth = depth, .op = &op};
   SmallVector<std::pair<AccessAttr, bool>> touched;
   auto addAll = [&](ArrayAttr attrs, bool isWrite) {
     for (auto access : attrs.getAsRange<AccessAttr>())
@@ -170,6 +196,7 @@ void Program::addStep(Operation &op, int role, unsigned depth, Operation *stage)
   };
   llvm::TypeSwitch<Operation *>(&op)
       .Case([&](WaitOp op) { onEdge(Instr::Wait, op.getEdgeAttr()); })
+      .Case([&](PeekOp op) { onEdge(Instr::Peek, op.getEdgeAttr()); })
       .Case([&](AcquireOp op) { onEdge(Instr::Acquire, op.getEdgeAttr()); })
       .Case([&](SignalOp op) { onEdge(Instr::Signal, op.getEdgeAttr()); })
       .Case([&](ReleaseOp op) { onEdge(Instr::Release, op.getEdgeAttr()); })
@@ -198,7 +225,8 @@ void Program::addStep(Operation &op, int role, unsigned depth, Operation *stage)
         instr.kind = Instr::Rearm;
         instr.exchange = indexOf(op.getExchangeAttr());
       })
-      .Case([&](LaunchWaitOp) { instr.kind = Instr::LaunchWait; })
+      .Case([&](LaunchWaitOp op) { onEdge(Instr::LaunchWait, op.getEdgeAttr()); })
+      .Case([&](LaunchDoneOp op) { onEdge(Instr::LaunchDone, op.getEdgeAttr()); })
       .Case([&](LaunchDependentsOp) { instr.kind = Instr::LaunchDependents; });
 
   // The slices that pieces of weights are clipped to come first: an op's accesses stay together.
@@ -227,9 +255,9 @@ void Program::addStep(Operation &op, int role, unsigned depth, Operation *stage)
     const Global &global = globals[access.decl];
     const bool isExchange = global.kind == Global::Exchange;
     auto exchange = dyn_cast<ExchangeOp>(global.op);
-    const bool isPolled = instr.kind == Instr::Poll && !access.isWrite && access.isCurrent();
-    instr.polls |= isPolled && exchange && exchange.isSelfValidating();
-    instr.receives |= isPolled && exchange && !exchange.isSelfValidating();
+    const bool isPolled = instr.kind == Instr::Poll && !access.isWrite && exchange;
+    instr.polls |= isPolled && isOwn(access, instr) && exchange.isSelfValidating();
+    instr.receives |= isPolled && access.isCurrent() && !exchange.isSelfValidating();
     instr.publishes |= access.isWrite && isExchange;
     instr.stores |= access.isWrite && global.kind == Global::Buffer;
   }

@@ -81,6 +81,7 @@ struct Loop {
   llvm::SmallVector<Affine, 2> trips; ///< the least of them
   int symbol = -1;                    ///< or its value
   unsigned dim;                       ///< of its index
+  int launch = 0;                     ///< place in Program::launches
 };
 
 struct Instr {
@@ -89,6 +90,7 @@ struct Instr {
     LoopBegin,
     LoopEnd,
     Wait,
+    Peek,
     Acquire,
     Signal,
     Release,
@@ -99,18 +101,20 @@ struct Instr {
     Compute,
     Rearm,
     LaunchWait,
+    LaunchDone,
     LaunchDependents,
   };
   Kind kind;
   /// What happens up to `end` (a stage or loop) or here depends on the SM or a symbol.
   bool varies = false;
-  bool polls = false;     ///< reads words of this launch
+  bool polls = false;     ///< reads words of this launch, or of the one before in the same kernel
   bool receives = false;  ///< reads words that the end of an earlier launch handed on
   bool publishes = false; ///< writes words
   bool stores = false;    ///< writes a global buffer
   int edge = -1, ring = -1, loop = -1;
   int exchange = -1;  ///< of a re-arming: index in Program::globals
   int refilled = -1;  ///< index in Program::shared
+  int launch = 0;     ///< place in Program::launches
   unsigned depth = 1; ///< dimensions here: the SM and the enclosing loops
   int64_t sms = 0;    ///< of a stage
   uint32_t end = 0;   ///< of a stage or loop: the place after it; of LoopEnd: its begin
@@ -132,16 +136,36 @@ public:
   std::vector<Valuation::Symbol> symbols;
   std::vector<Loop> loops;
   std::vector<Access> accesses;
-  std::array<std::vector<Instr>, kRoles> code;
+  bool isLooping; ///< over the launches of a step
+  /// The launches of a looping kernel that stand for all of them, by number: of every row of
+  /// launches with the same stages the first three (README.md says why that suffices). Else one.
+  std::vector<int64_t> launches;
+  std::array<std::vector<Instr>, kRoles> code; ///< launch after launch
+  /// By launch: the place after its last instruction.
+  std::array<std::vector<uint32_t>, kRoles> launchEnds;
   unsigned maxDepth = 1; ///< dimensions of the innermost loop
 
   int64_t tripsOf(const Loop &loop, const Valuation &valuation, const int64_t *dims) const {
     if (loop.symbol < 0)
       return evalLeast(loop.trips, dims);
-    return valuation.of(symbols[loop.symbol], llvm::ArrayRef(dims, loop.dim));
+    return valuation.of(symbols[loop.symbol], llvm::ArrayRef(dims, loop.dim), loop.launch);
   }
   llvm::ArrayRef<Access> accessesOf(const Instr &instr) const {
     return llvm::ArrayRef(accesses).slice(instr.accesses, instr.count);
+  }
+  /// Whether the words that the access of a poll reads were published in this kernel, and the
+  /// launch that did.
+  bool isOwn(const Access &access, const Instr &poll) const {
+    return access.isCurrent() || (isLooping && poll.launch > 0);
+  }
+  int publisherOf(const Access &access, const Instr &poll) const {
+    return poll.launch - !access.isCurrent();
+  }
+  /// Index among all launches' states of global things.
+  size_t stateOf(int launch, int global) const { return launch * globals.size() + global; }
+  /// " in launch 3" of a looping kernel, for messages.
+  std::string inLaunch(int launch) const {
+    return isLooping ? " in launch " + std::to_string(launches[launch]) : "";
   }
   /// The name of a declaration.
   static llvm::StringRef nameOf(mlir::Operation *decl);
@@ -149,6 +173,7 @@ public:
 private:
   using Names = llvm::DenseMap<mlir::StringAttr, std::pair<mlir::Operation *, int>>;
   void declare();
+  void addStage(task::StageOp stage);
   void addBlock(mlir::Block &block, int role, unsigned depth, mlir::Operation *stage);
   void addLoop(task::ForOp op, int role, unsigned depth, mlir::Operation *stage);
   void addStep(mlir::Operation &op, int role, unsigned depth, mlir::Operation *stage);
@@ -156,7 +181,10 @@ private:
   /// Index of the declaration in its kind's list, -1 without a name.
   int indexOf(mlir::FlatSymbolRefAttr name) const;
 
-  Names names; ///< while it is built
+  void chooseLaunches();
+
+  int launch = 0; ///< while it is built
+  Names names;    ///< likewise
   llvm::DenseMap<std::pair<mlir::Operation *, mlir::Attribute>, int> slices;
 };
 

@@ -7,7 +7,7 @@ Valuation::Symbol::Symbol(task::SymbolOp op)
     : min(op.getMin()), max(op.getMax()), isPerSm(op.getPerSm()),
       name(op.getSymName().begin(), op.getSymName().end()) {}
 
-int64_t Valuation::of(const Symbol &symbol, llvm::ArrayRef<int64_t> dims) const {
+int64_t Valuation::of(const Symbol &symbol, llvm::ArrayRef<int64_t> dims, int launch) const {
   if (isLargest)
     return symbol.max;
   // splitmix64 over the name and the indices: the same on every run, unlike llvm::hash_value.
@@ -23,6 +23,8 @@ int64_t Valuation::of(const Symbol &symbol, llvm::ArrayRef<int64_t> dims) const 
   // Dimension 0 is the SM: left out for values that all SMs share.
   for (int64_t index : dims.drop_front(symbol.isPerSm ? 0 : 1))
     mix(static_cast<uint64_t>(index));
+  if (launch)
+    mix(~static_cast<uint64_t>(launch));
   const uint64_t span = static_cast<uint64_t>(symbol.max) - static_cast<uint64_t>(symbol.min) + 1;
   return static_cast<int64_t>(static_cast<uint64_t>(symbol.min) + state % span);
 }

@@ -6,7 +6,8 @@
 namespace megalith::verify {
 
 /// Chooses the value of every `task.symbol`. The choice is a function of the symbol, the enclosing
-/// loop indices and, for per-SM symbols, the SM: so all roles of an SM see the same value.
+/// loop indices, the launch of a looping kernel and, for per-SM symbols, the SM: so all roles of an
+/// SM see the same value.
 class Valuation {
 public:
   /// Every symbol at its largest value: all experts, all splits.
@@ -23,7 +24,7 @@ public:
   };
 
   /// `dims`: the SM and the indices of the enclosing loops.
-  int64_t of(const Symbol &symbol, llvm::ArrayRef<int64_t> dims) const;
+  int64_t of(const Symbol &symbol, llvm::ArrayRef<int64_t> dims, int launch) const;
 
 private:
   Valuation(uint64_t seed, bool isLargest) : seed(seed), isLargest(isLargest) {}

@@ -24,6 +24,12 @@ using namespace megalith::verify;
 static LogicalResult verifyArrivals(KernelOp kernel) {
   LogicalResult result = success();
   for (EdgeOp edge : kernel.edges()) {
+    const bool isLaunches = edge.getKind() == EdgeKind::Launches;
+    if (isLaunches && edge.getSlots() != 1)
+      result = edge.emitOpError() << "expected 1 slot, as a launch is over when the next one ends, "
+                                     "but got "
+                                  << edge.getSlots();
+    // Of a launches edge an SM arrives once a launch, whichever of its warps does.
     int64_t expected = edge.isGlobal() ? 1 : warpsOf(edge.getFrom());
     if (edge.getArrivals() != expected)
       result =

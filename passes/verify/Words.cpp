@@ -11,7 +11,8 @@ bool Words::publishes(const Access &access) const {
 }
 
 Words::Words(const Program &program, ArrayRef<const Summary *> runs, Faults &faults)
-    : program(program), faults(faults), exchanges(program.globals.size()) {
+    : program(program), faults(faults), exchanges(program.launches.size() * program.globals.size()),
+      launches(program.launches.size()) {
   for (auto [sm, run] : llvm::enumerate(runs)) {
     sms.push_back({run});
     for (int role = 0; role < kRoles; ++role)
@@ -20,10 +21,10 @@ Words::Words(const Program &program, ArrayRef<const Summary *> runs, Faults &fau
   for (Thread &thread : threads) {
     queue.push_back(&thread);
     for (const Event &event : eventsOf(thread))
-      if (!event.isPoll)
-        for (const Access &access : program.accessesOf(program.code[thread.role][event.instr]))
+      if (const Instr &instr = program.code[thread.role][event.instr]; !event.isPoll)
+        for (const Access &access : program.accessesOf(instr))
           if (publishes(access))
-            ++exchanges[access.decl].publicationsLeft;
+            ++exchanges[program.stateOf(instr.launch, access.decl)].publicationsLeft;
   }
 }
 
@@ -61,17 +62,40 @@ bool Words::advance(Thread &thread) {
   const Instr &instr = program.code[thread.role][event.instr];
   dims.assign(1, thread.sm);
   llvm::append_range(dims, ArrayRef(sm.run->dims).slice(event.dims, instr.depth - 1));
+  if (instr.kind == Instr::LaunchDone) {
+    endLaunch(instr);
+    return true;
+  }
   if (!event.isPoll) {
     publish(thread, instr, dims.data());
     return true;
   }
-  if (!poll(thread, instr, dims.data()))
+  const bool isLaunch = instr.kind == Instr::LaunchWait;
+  if (isLaunch ? !awaitLaunch(thread, instr) : !poll(thread, instr, dims.data()))
     return false;
   ++sm.passed[thread.role];
   for (int role = 0; role < kRoles; ++role)
     if (role != thread.role)
       enqueue(threads[thread.sm * kRoles + role]);
   return true;
+}
+
+bool Words::awaitLaunch(Thread &thread, const Instr &instr) {
+  Launch &before = launches[instr.launch - 1];
+  if (before.done == static_cast<int64_t>(sms.size()))
+    return true;
+  before.waiting.push_back(&thread);
+  return false;
+}
+
+// An SM says so once: Local.h.
+void Words::endLaunch(const Instr &instr) {
+  Launch &launch = launches[instr.launch];
+  if (++launch.done < static_cast<int64_t>(sms.size()))
+    return;
+  for (Thread *thread : launch.waiting)
+    enqueue(*thread);
+  launch.waiting.clear();
 }
 
 bool Words::isInside(const Thread &thread, const Instr &instr, const Access &access,
@@ -86,12 +110,19 @@ bool Words::isInside(const Thread &thread, const Instr &instr, const Access &acc
 
 bool Words::poll(Thread &thread, const Instr &instr, const int64_t *dims) {
   for (const Access &access : program.accessesOf(instr)) {
-    if (access.isWrite || !access.isCurrent())
+    if (access.isWrite || access.isShared)
       continue;
+    if (!program.isOwn(access, instr)) {
+      if (program.isLooping)
+        faults.at(instr.op, thread.sm) << "polls words of " << access.attr.getBuffer()
+                                       << " that the launch before the kernel's first published";
+      continue;
+    }
     const Rect rect = access.at(dims);
     if (!isInside(thread, instr, access, rect))
       continue; // its words never come
-    Exchange &exchange = exchanges[access.decl];
+    const int publisher = program.publisherOf(access, instr);
+    Exchange &exchange = exchanges[program.stateOf(publisher, access.decl)];
     if (access.table < 0 || access.axiom == Axiom::Uniform) {
       const Planes::Key key = Planes::keyOf(access, dims);
       const RectSet &words = exchange.words.at(key);
@@ -104,7 +135,7 @@ bool Words::poll(Thread &thread, const Instr &instr, const int64_t *dims) {
       exchange.waitingForAll.push_back(&thread);
       return false;
     }
-    exchange.isPolled = true;
+    exchange.isPolled |= publisher == instr.launch;
   }
   return true;
 }
@@ -113,7 +144,7 @@ void Words::publish(Thread &thread, const Instr &instr, const int64_t *dims) {
   for (const Access &access : program.accessesOf(instr)) {
     if (!publishes(access))
       continue;
-    Exchange &exchange = exchanges[access.decl];
+    Exchange &exchange = exchanges[program.stateOf(instr.launch, access.decl)];
     exchange.isPublished = true;
     if (--exchange.publicationsLeft == 0) {
       for (Thread *waiting : exchange.waitingForAll)
@@ -153,14 +184,17 @@ void Words::wake(Exchange &exchange, const Planes::Key &key, const Rect &rect) {
 }
 
 void Words::checkEnds() {
-  for (auto [global, exchange] : llvm::zip(program.globals, exchanges)) {
-    auto op = dyn_cast<ExchangeOp>(global.op);
-    if (!op || !exchange.isPublished)
-      continue;
-    if (exchange.words.empty() || !exchange.words.isComplete(global.rows, global.cols))
-      faults.at(op, 0) << "has words that no role publishes; expected each exactly once";
-    // Later launches read the others.
-    if (op.isSelfValidating() && !op.isCrossing() && !exchange.isPolled)
-      faults.at(op, 0) << "is published but never polled";
-  }
+  for (size_t launch = 0; launch < launches.size(); ++launch)
+    for (auto [index, global] : llvm::enumerate(program.globals)) {
+      const Exchange &exchange = exchanges[program.stateOf(launch, index)];
+      auto op = dyn_cast<ExchangeOp>(global.op);
+      if (!op || !exchange.isPublished)
+        continue;
+      if (exchange.words.empty() || !exchange.words.isComplete(global.rows, global.cols))
+        faults.at(op, 0) << "has words that no role publishes" << program.inLaunch(launch)
+                         << "; expected each exactly once";
+      // Later launches read the others.
+      if (op.isSelfValidating() && !op.isCrossing() && !exchange.isPolled)
+        faults.at(op, 0) << "is published but never polled" << program.inLaunch(launch);
+    }
 }

@@ -1,5 +1,5 @@
-// Words of exchanges over all SMs of a launch: every poll finds its words, every word is published
-// once.
+// Words of exchanges over all SMs: in every launch every poll finds its words, every word is
+// published once; and SMs that wait for each other between the launches of a looping kernel.
 #pragma once
 
 #include "passes/verify/Faults.h"
@@ -52,6 +52,8 @@ private:
   bool advance(Thread &thread);
   bool poll(Thread &thread, const Instr &instr, const int64_t *dims);
   void publish(Thread &thread, const Instr &instr, const int64_t *dims);
+  bool awaitLaunch(Thread &thread, const Instr &instr);
+  void endLaunch(const Instr &instr);
   bool publishes(const Access &access) const;
   bool isInside(const Thread &thread, const Instr &instr, const Access &access, const Rect &rect);
   void wake(Exchange &exchange, const Planes::Key &key, const Rect &rect);
@@ -61,7 +63,12 @@ private:
   Faults &faults;
   std::vector<Sm> sms;
   std::vector<Thread> threads;     ///< kRoles an SM
-  std::vector<Exchange> exchanges; ///< by global; those of other kinds stay empty
+  std::vector<Exchange> exchanges; ///< by launch and global; those of other kinds stay empty
+  struct Launch {
+    int64_t done = 0; ///< SMs that are over with it
+    std::vector<Thread *> waiting;
+  };
+  std::vector<Launch> launches;
   std::deque<Thread *> queue;
   llvm::SmallVector<int64_t, 8> dims; ///< of the event at hand
 };

@@ -26,6 +26,7 @@ struct Options {
 struct Launch {
   const KernelRecord *kernel;
   LaunchArgs args;
+  const LaunchArgs *stepArgs = nullptr; ///< of a looping kernel: the beginning of its StepArgs
 };
 
 struct RunReport {

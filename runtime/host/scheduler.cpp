@@ -166,7 +166,7 @@ void Machine::Impl::fiberMain() {
   Impl *machine = active;
   Cta &cta = *machine->current->cta;
   const Launch &launch = *machine->launches[static_cast<size_t>(cta.launch)].launch;
-  launch.kernel->entry(launch.args);
+  launch.kernel->entry(launch.stepArgs ? *launch.stepArgs : launch.args);
   machine->exitFiber();
 }
 

@@ -45,6 +45,8 @@ def texts():
     for number, name in enumerate(program.passes):
         result[f"ir/qwen3_moe/{number:02}-{name}.mlir"] = program.ir(name)
     result["source/qwen3_moe-layer.cu"] = program.source("layer", digests=False)
+    step = megalith.compile(Path("models/configs", CONFIGS["qwen3_moe"]), rows=2, sms=4, scope="step")
+    result["source/qwen3_moe-step.cu"] = step.source("step", digests=False)
     result["source/mixtral-layer.cu"] = compiled("mixtral").source("layer", digests=False)
     m0 = megalith.emit(Path("tests/ir/task/m0.mlir").read_text(), "m0.mlir", digests=False)
     result["source/m0.cu"] = "".join(m0.values())

@@ -2,7 +2,8 @@
 //
 // Sets plans of one model up on a GPU with made-up weights and histories and times whole decode
 // steps in the ways that launches can follow each other, together with the read ceiling of the same
-// card in the same run. Every mode's logits must have the bits of the launch-by-launch run.
+// card in the same run. Every mode's logits must have the bits of the launch-by-launch run, and
+// those of any other plan for the same rows.
 //
 //===----------------------------------------------------------------------===//
 #ifndef MEGALITH_TOOLS_BENCH_BENCH_H
@@ -22,10 +23,9 @@
 namespace megalith::bench {
 
 struct BenchOptions {
-  std::vector<std::string>
-      folders;                   ///< artifacts (megalith compile) of one model, a rows bucket each
-  std::vector<int64_t> contexts; ///< positions in the pages before the step
-  int64_t steps = 30;            ///< timed, of each mode
+  std::vector<std::string> folders; ///< artifacts (megalith compile) of one model
+  std::vector<int64_t> contexts;    ///< positions in the pages before the step
+  int64_t steps = 30;               ///< timed, of each mode
   int64_t warmUp = 5;
   uint32_t seed = 1;
   uint64_t deadlineNs = 2'000'000'000; ///< of one wait in a kernel

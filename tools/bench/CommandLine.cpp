@@ -3,6 +3,7 @@
 #include "tools/bench/CommandLine.h"
 
 #include "tools/bench/Report.h"
+#include "tools/megalith/LaunchModes.h"
 
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
@@ -20,6 +21,7 @@ namespace megalith::bench {
 static constexpr cli::Option kOptions[] = {
     {"rows", "<list>", "most live rows, 1, 2, 4 or 8, a plan for each (1)"},
     {"launch", "<list>", "fused (a layer a launch), per-stage, or both (fused)"},
+    {"scope", "<list>", "layer (as --launch says), step (a step a launch), or both (layer)"},
     {"context", "<list>", "positions that each sequence has already, by commas (8192)"},
     {"steps", "<n>", "timed steps of each mode, at least 20 (30)"},
     {"feedback", "", "time steps that feed each other too, each one position further"},
@@ -63,9 +65,7 @@ static Expected<std::string> artifact(StringRef folder, int64_t rows, LaunchMode
     return cli::failure(cli::Exit::Input,
                         "expected {0} or {1} but neither is there; megalith compile <config.json> "
                         "--rows {2} -o out{3} makes out/<target>/{4}",
-                        own, plan, rows,
-                        mode == LaunchMode::Fused ? "" : (" --launch " + str(mode)).str(),
-                        runtime::artifactName(rows, mode));
+                        own, plan, rows, cli::optionOf(mode), runtime::artifactName(rows, mode));
   return inside.str().str();
 }
 
@@ -95,14 +95,10 @@ Expected<Request> readRequest(const cli::Arguments &arguments) {
   if (!rows)
     return rows.takeError();
   request.rows = rows->empty() ? std::vector<int64_t>{1} : *rows;
-  auto modes = arguments.choices("launch", {str(LaunchMode::Fused), str(LaunchMode::PerStage)});
+  auto modes = cli::launchModes(arguments);
   if (!modes)
     return modes.takeError();
-  for (StringRef mode : *modes)
-    request.modes.push_back(mode == str(LaunchMode::Fused) ? LaunchMode::Fused
-                                                           : LaunchMode::PerStage);
-  if (request.modes.empty())
-    request.modes.push_back(LaunchMode::Fused);
+  request.modes = std::move(*modes);
   auto contexts = arguments.integers("context", 0, (1 << 20) - 1);
   if (!contexts)
     return contexts.takeError();

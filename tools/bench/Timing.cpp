@@ -141,7 +141,7 @@ Error Timing::route(Cell &cell) {
     const bool routes =
         std::any_of(kernel.slots.begin(), kernel.slots.end(), [&](const SlotBinding &slot) {
           const Weight *weight = plan.weight(slot.name);
-          return weight && weight->experts;
+          return weight && weight->experts && slot.isUsedIn(i);
         });
     if (!routes)
       continue;
@@ -253,10 +253,12 @@ Error Timing::readRecords(Cell &cell) {
   return demandSameLogits("recorded launches");
 }
 
-/// Launches one at a time, an event around each.
+/// Launches one at a time, an event around each; of a looping kernel its turns.
 Error Timing::timeSeparate(Cell &cell) {
   const Plan &plan = executor.getPlan();
-  const Prepared prepared = executor.prepareLaunches(0, launches);
+  std::vector<Prepared> prepared;
+  for (int64_t i = 0; i < launches; ++i)
+    prepared.push_back(executor.prepareLaunches(i, 1));
   std::vector<Event> events;
   for (int64_t i = 0; i <= launches; ++i) {
     MEGALITH_TRY(event, Event::create(cuda.driver()));
@@ -270,7 +272,7 @@ Error Timing::timeSeparate(Cell &cell) {
       if (Error error = events[size_t(i)].record())
         return error;
       if (i < launches)
-        if (Error error = cuda.enqueue({&prepared[size_t(i)], 1}, Chaining::Separate))
+        if (Error error = cuda.enqueue(prepared[size_t(i)], Chaining::Separate))
           return error;
     }
     if (Error error = advance(launches))
@@ -325,6 +327,8 @@ std::vector<LaunchGroup> Timing::equalLayers() const {
 /// input from the one before. What they compute is no model's step, but the same work.
 Error Timing::timeRotating(Cell &cell) {
   const Plan &plan = executor.getPlan();
+  if (plan.loopingKernel())
+    return Error::success(); // its turns follow each other in `stream` and `graph`
   const std::vector<LaunchGroup> groups = equalLayers();
   const int64_t first = groups.front().first, count = groups.back().last() + 1 - first;
   if (first == 0 || groups.size() < 2)

@@ -40,6 +40,8 @@ Traffic launchTraffic(const Plan &plan, int64_t launch, std::span<const int64_t>
   Traffic traffic;
   const runtime::Launch &which = plan.launches[size_t(launch)];
   for (const runtime::SlotBinding &slot : plan.kernel(which.kernel)->slots) {
+    if (!slot.isUsedIn(launch))
+      continue;
     if (slot.role == runtime::SlotRole::Kv) {
       // K and V, bf16.
       traffic.kv += positionsRead * 2 * plan.kvHeads * plan.headDim * 2;

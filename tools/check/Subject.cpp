@@ -29,6 +29,19 @@ static Error explain(mlir::MLIRContext &context, llvm::StringRef what, Work &&wo
   return runtime::problem("{0}: {1}", what, message);
 }
 
+/// What the passes call it.
+static LaunchMode passesMode(runtime::LaunchMode mode) {
+  switch (mode) {
+  case runtime::LaunchMode::Fused:
+    return LaunchMode::Fused;
+  case runtime::LaunchMode::PerStage:
+    return LaunchMode::PerStage;
+  case runtime::LaunchMode::Step:
+    return LaunchMode::Step;
+  }
+  return LaunchMode::Fused;
+}
+
 Expected<std::unique_ptr<Subject>> compileSubject(const SubjectOptions &options) {
   auto subject = std::make_unique<Subject>();
   auto graph =
@@ -39,11 +52,8 @@ Expected<std::unique_ptr<Subject>> compileSubject(const SubjectOptions &options)
   subject->kernels = subject->graph->clone();
   mlir::ModuleOp kernels = *subject->kernels;
   const ModelFacts facts = collectFacts(kernels, options.name);
-  for (auto &pass :
-       pipelinePasses({.target = options.target,
-       .sms = options.sms,
-       .launch = options.launch == runtime::LaunchMode::Fused ? LaunchMode::Fused
-                                                              : LaunchMode::PerStage})) {
+  for (auto &pass : pipelinePasses(
+           {.target = options.target, .sms = options.sms, .launch = passesMode(options.launch)})) {
     const std::string name = pass->getArgument().str();
     mlir::PassManager manager(&subject->context);
     addTo(manager, std::move(pass));

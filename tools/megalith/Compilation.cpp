@@ -7,6 +7,7 @@
 #include "passes/verify/Verify.h"
 #include "tools/megalith-opt/Registration.h"
 #include "tools/megalith/Failure.h"
+#include "tools/megalith/LaunchModes.h"
 #include "tools/megalith/ProofRecord.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -21,7 +22,6 @@ namespace megalith::cli {
 
 static constexpr StringRef kTargets[] = {"sm_90a", "sm_100a"};
 static constexpr StringRef kRowsBuckets[] = {"1", "2", "4", "8"};
-static constexpr StringRef kLaunchModes[] = {"fused", "per-stage"};
 
 ArrayRef<StringRef> targets() {
   return kTargets;
@@ -29,14 +29,6 @@ ArrayRef<StringRef> targets() {
 
 ArrayRef<StringRef> rowsBuckets() {
   return kRowsBuckets;
-}
-
-ArrayRef<StringRef> launchModes() {
-  return kLaunchModes;
-}
-
-runtime::LaunchMode launchMode(StringRef name) {
-  return name == kLaunchModes[0] ? runtime::LaunchMode::Fused : runtime::LaunchMode::PerStage;
 }
 
 int64_t defaultSms(StringRef target) {
@@ -79,6 +71,11 @@ Compilation::Compilation(CompileRequest request, Progress progress)
 
 Expected<std::unique_ptr<Compilation>> Compilation::create(CompileRequest request,
                                                            Progress progress) {
+  if (request.trace && request.launch == runtime::LaunchMode::Step)
+    return failure(
+        Exit::CommandLine,
+        "--trace: expected with a launch of a layer or less, but --scope says step: a loop "
+        "over launches has no record of each yet; leave one of them out");
   std::unique_ptr<Compilation> compilation(
       new Compilation(std::move(request), std::move(progress)));
   if (Error error = compilation->import())
@@ -113,13 +110,25 @@ Error Compilation::import() {
   return Error::success();
 }
 
+/// What the passes call it.
+static LaunchMode passesMode(runtime::LaunchMode mode) {
+  switch (mode) {
+  case runtime::LaunchMode::Fused:
+    return LaunchMode::Fused;
+  case runtime::LaunchMode::PerStage:
+    return LaunchMode::PerStage;
+  case runtime::LaunchMode::Step:
+    return LaunchMode::Step;
+  }
+  return LaunchMode::Fused;
+}
+
 /// Pass by pass, so that the IR after each can be saved as a whole module.
 Error Compilation::runPasses() {
   std::vector<std::string> names;
-  const bool isPerStage = request.launch == runtime::LaunchMode::PerStage;
   for (auto &pass : pipelinePasses({.target = request.target,
                     .sms = request.sms,
-                    .launch = isPerStage ? LaunchMode::PerStage : LaunchMode::Fused,
+                    .launch = passesMode(request.launch),
                     .trace = request.trace})) {
     const std::string name = pass->getArgument().str();
     progress(name);
@@ -144,10 +153,10 @@ Error Compilation::runPasses() {
   }
   options.emit.pipeline = join(names, ",");
   options.emit.origin = sys::path::filename(request.source).str();
-  options.emit.regenerate = formatv(
-      "megalith compile {0} --target {1} --rows {2} --sms {3}{4} -o out", options.emit.origin,
-      request.target, request.rows, request.sms,
-      std::string(isPerStage ? " --launch per-stage" : "") + (request.trace ? " --trace" : ""));
+  options.emit.regenerate =
+      formatv("megalith compile {0} --target {1} --rows {2} --sms {3}{4} -o out",
+              options.emit.origin, request.target, request.rows, request.sms,
+              optionOf(request.launch) + (request.trace ? " --trace" : ""));
   options.files.emplace_back(kKernelsFile, printed(/*locations=*/true));
   return Error::success();
 }

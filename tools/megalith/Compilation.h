@@ -3,6 +3,7 @@
 #define MEGALITH_TOOLS_MEGALITH_COMPILATION_H
 
 #include "codegen/Compile.h"
+#include "passes/Pipelines.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
@@ -46,7 +47,7 @@ public:
   static llvm::Expected<std::unique_ptr<Compilation>> create(CompileRequest request,
                                                              Progress progress);
 
-  /// Writes `outDir`/<target>/rows<n>, whole or not at all.
+  /// Writes `outDir`/<target>/rows<n>, or rows<n>-step, whole or not at all.
   llvm::Expected<Artifact> write(llvm::StringRef outDir) {
     return write(outDir, request.cubins, request.saveIr);
   }
@@ -91,9 +92,6 @@ int64_t defaultSms(llvm::StringRef target);
 /// What --target and --rows take. A fragment of the kernels' matrix products has room for 8 rows.
 llvm::ArrayRef<llvm::StringRef> targets();
 llvm::ArrayRef<llvm::StringRef> rowsBuckets();
-/// What --launch takes, the default first; and what a word of it means.
-llvm::ArrayRef<llvm::StringRef> launchModes();
-runtime::LaunchMode launchMode(llvm::StringRef name);
 
 } // namespace megalith::cli
 

@@ -3,6 +3,7 @@
 #include "tools/megalith/Commands.h"
 #include "tools/megalith/Compilation.h"
 #include "tools/megalith/Files.h"
+#include "tools/megalith/LaunchModes.h"
 #include "tools/megalith/Phases.h"
 
 #include "llvm/Support/raw_ostream.h"
@@ -14,8 +15,10 @@ namespace megalith::cli {
 /// What NVRTC said of a plan's kernels, a line each.
 static std::string resourceTable(const Artifact &artifact) {
   const runtime::Plan &plan = artifact.plan;
-  std::string text = formatv("{0}, rows {1}, {2} SMs: {3} launches a step, in {4}\n", plan.target,
-                             plan.rows, plan.sms, plan.launches.size(), artifact.folder);
+  const bool isLooping = plan.loopingKernel() != nullptr;
+  std::string text = formatv("{0}, rows {1}, {2} SMs: {3} launch{4} a step, in {5}\n", plan.target,
+                             plan.rows, plan.sms, isLooping ? 1 : plan.launches.size(),
+                             isLooping ? "" : "es", artifact.folder);
   text += formatv("  {0,-24}{1,10}{2,8}{3,10}{4,10}\n", "kernel", "registers", "spills", "smem",
                   "code");
   for (const runtime::Kernel &kernel : plan.kernels) {
@@ -41,11 +44,9 @@ static Expected<std::vector<CompileRequest>> readRequests(const Arguments &argum
     return sms.takeError();
   if (Expected<StringRef> tp = arguments.choice("tp", {"1"}); !tp)
     return tp.takeError();
-  Expected<std::vector<StringRef>> modes = arguments.choices("launch", launchModes());
+  auto modes = launchModes(arguments);
   if (!modes)
     return modes.takeError();
-  if (modes->empty())
-    modes->push_back(launchModes().front());
   Expected<ConfigText> config = readConfig(arguments.positional(), "a Hugging Face config.json");
   if (!config)
     return config.takeError();
@@ -53,13 +54,13 @@ static Expected<std::vector<CompileRequest>> readRequests(const Arguments &argum
   std::vector<CompileRequest> requests;
   for (StringRef target : *targetNames)
     for (StringRef bucket : *rows)
-      for (StringRef mode : *modes)
+      for (runtime::LaunchMode mode : *modes)
         requests.push_back({.config = config->text,
                             .source = config->file,
                             .target = target.str(),
                             .rows = bucket.front() - '0',
                             .sms = *sms ? *sms : defaultSms(target),
-                            .launch = launchMode(mode),
+                            .launch = mode,
                             .saveIr = arguments.has("save-ir"),
                             .cubins = !arguments.has("no-cubins"),
                             .cache = !arguments.has("no-cache"),
@@ -109,6 +110,7 @@ static constexpr Option kOptions[] = {
     {"launch", "<list>",
      "fused (a layer a launch), per-stage (rows<n>-per-stage/), or both (fused)"},
     {"sms", "<n>", "SMs to use (132 for sm_90a, 148 for sm_100a)"},
+    {"scope", "<name>", "one launch a layer, or one a step: layer or step (layer)"},
     {"tp", "<n>", "ranks of tensor parallelism; only 1 (1)"},
     {"save-ir", "", "also write the IR after each pass"},
     {"no-cubins", "", "sources only, without NVRTC"},

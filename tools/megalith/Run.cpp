@@ -7,6 +7,7 @@
 #include "tools/megalith/Commands.h"
 #include "tools/megalith/Compilation.h"
 #include "tools/megalith/Files.h"
+#include "tools/megalith/LaunchModes.h"
 #include "tools/trace/Export.h"
 
 #include "mlir/Parser/Parser.h"
@@ -31,7 +32,7 @@ static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
                                       TemporaryFolder &temporary) {
   StringRef given = arguments.positional();
   if (sys::fs::is_directory(given) && !isCheckpoint(given)) {
-    for (StringRef name : {"target", "rows", "launch", "sms"})
+    for (StringRef name : {"target", "rows", "launch", "scope", "sms"})
       if (arguments.has(name))
         return failure(Exit::CommandLine,
                        "--{0}: expected with a config only, but got the folder of a plan that is "
@@ -48,9 +49,11 @@ static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
   Expected<int64_t> sms = arguments.integer("sms", 1, 1024, defaultSms(*target));
   if (!sms)
     return sms.takeError();
-  Expected<StringRef> mode = arguments.choice("launch", launchModes());
-  if (!mode)
-    return mode.takeError();
+  auto modes = launchModes(arguments);
+  if (!modes)
+    return modes.takeError();
+  if (modes->size() != 1)
+    return failure(Exit::CommandLine, "--launch, --scope: expected one of each but got several");
   Expected<ConfigText> config = readConfig(given, "a config.json or the folder of a plan");
   if (!config)
     return config.takeError();
@@ -62,7 +65,7 @@ static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
                            .target = target->str(),
                            .rows = rows->front() - '0',
                            .sms = *sms,
-                           .launch = launchMode(*mode),
+                           .launch = modes->front(),
                            .cubins = cubins,
                            .cache = true,
                            .trace = wantsTrace(arguments)},
@@ -323,6 +326,7 @@ static constexpr Option kOptions[] = {
     {"rows", "<n>", "with a config: most live rows, 1, 2, 4 or 8 (1)"},
     {"launch", "<name>", "with a config: fused (a layer a launch) or per-stage (fused)"},
     {"sms", "<n>", "with a config: SMs to use (132 for sm_90a, 148 for sm_100a)"},
+    {"scope", "<name>", "with a config: one launch a layer or one a step, layer or step (layer)"},
 };
 
 const Command kRun = {

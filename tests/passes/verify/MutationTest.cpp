@@ -71,8 +71,9 @@ bool isFirstRefill(Operation *op) {
 }
 
 bool synchronises(Operation *op) {
-  return !isFirstRefill(op) && isa<WaitOp, SignalOp, AcquireOp, ReleaseOp, CopyOp, PollOp, RearmOp,
-                                   LaunchWaitOp, LaunchDependentsOp, RefillOp>(op);
+  return !isFirstRefill(op) &&
+         isa<WaitOp, PeekOp, SignalOp, AcquireOp, ReleaseOp, CopyOp, PollOp, RearmOp, LaunchWaitOp,
+             LaunchDoneOp, LaunchDependentsOp, RefillOp>(op);
 }
 
 /// Acquires of an edge in [begin, end) of a role's code, loops at their most trips.
@@ -153,7 +154,8 @@ struct Subject {
 
 const Subject kSubjects[] = {{"tests/ir/task/m0.mlir"},
                              {"tests/passes/graph/small-model.mlir"},
-                             {"tests/passes/graph/small-model.mlir", LaunchMode::PerStage}};
+                             {"tests/passes/graph/small-model.mlir", LaunchMode::PerStage},
+                             {"tests/passes/graph/small-model.mlir", LaunchMode::Step}};
 
 } // namespace
 
@@ -177,7 +179,8 @@ TEST_CASE("removing any wait, signal, copy, poll, re-arm or launch step is rejec
       if (!site)
         break;
       std::string what;
-      llvm::raw_string_ostream(what) << *site << " in " << path;
+      llvm::raw_string_ostream(what)
+          << *site << " in " << path << (launch == LaunchMode::Step ? ", a loop" : "");
       site->erase();
       INFO("removed: " << what);
       CHECK(fixture.check(*module) != "");
@@ -310,4 +313,72 @@ TEST_CASE("launches of stages that do not hand on what they should are rejected"
       after->moveBefore(wait);
   });
   CHECK_THAT(fixture.check(*module), Catch::Contains("letting the next launch start needs"));
+}
+
+TEST_CASE("launches of a loop: what joins them, and when stages run, is part of the proof") {
+  Fixture fixture("tests/passes/graph/small-model.mlir", LaunchMode::Step);
+  auto messageAfter = [&](auto mutate) {
+    auto module = fixture.parse();
+    mutate(*module);
+    return fixture.check(*module);
+  };
+  auto nthOf = [&](ModuleOp module, int n, auto isIt) {
+    Operation *op = nth(module, n, isIt);
+    REQUIRE(op);
+    return op;
+  };
+  auto onEdge = [](Operation *op, StringRef name) {
+    auto edge = op->getAttrOfType<FlatSymbolRefAttr>("edge");
+    return edge && edge.getValue() == name;
+  };
+  auto isDone = [](Operation *op) { return isa<LaunchDoneOp>(op); };
+
+  CHECK_THAT(
+      messageAfter([&](ModuleOp m) { nthOf(m, 0, isDone)->erase(); }),
+      Catch::Contains("waits for all SMs to be over with launch 0, which not every one says"));
+  // Twice a launch: the count is beyond what others wait for.
+  CHECK_THAT(messageAfter([&](ModuleOp m) {
+               Operation *done = nthOf(m, 0, isDone);
+               OpBuilder(done).clone(*done);
+             }),
+             Catch::Contains("says 2 times that the SM is over") ||
+                 Catch::Contains("after its last step of the launch"));
+  // Too early: before the others have told.
+  for (StringRef role : {"producer", "poller", "consumer"})
+    CHECK_THAT(messageAfter([&](ModuleOp m) {
+                 Operation *wait = nthOf(m, 0, [&](Operation *op) {
+                   return isa<WaitOp>(op) && onEdge(op, (role + "_over").str());
+                 });
+                 nthOf(m, 0, isDone)->moveBefore(wait);
+               }),
+               Catch::Contains("says that the SM is over with launch 0, but nothing tells the "
+                               "epilogue that the"));
+  for (int prologue : {0, 1}) {
+    INFO("the poller's wait of prologue " << prologue << " gone");
+    CHECK(messageAfter([&](ModuleOp m) {
+            nthOf(m, prologue, [&](Operation *op) {
+              return isa<LaunchWaitOp>(op) &&
+                     op->getParentOfType<RoleOp>().getRole() == Role::Poller;
+            })->erase();
+          }) != "");
+  }
+  // A stage that leaves out a launch, or runs in one too many.
+  auto shift = [&](StringRef stage, int64_t first, int64_t end) {
+    return messageAfter([&](ModuleOp m) {
+      cast<StageOp>(nthOf(m, 0, [&](Operation *op) {
+        auto it = dyn_cast<StageOp>(op);
+        return it && it.getSymName() == stage;
+      })).setDuring(ArrayRef<int64_t>{first, end});
+    });
+  };
+  CHECK(shift("embed", 0, 2) != "");
+  CHECK(shift("attention", 2, 4) != "");
+  CHECK(shift("o_proj", 1, 3) != "");
+  CHECK(shift("top_k", 2, 4) != "");
+  CHECK(shift("expert_down", 1, 3) != "");
+  CHECK(shift("qkv_proj", 0, 2) != "");
+  CHECK(shift("qkv_proj", 1, 3) != "");
+  CHECK(shift("head", 2, 4) != "");
+  CHECK(shift("launch_end", 0, 3) != "");
+  CHECK(shift("launch_end", 1, 4) != "");
 }

@@ -195,6 +195,7 @@ def compile(
     rows: int = 1,
     sms: Optional[int] = None,
     *,
+    scope: str = "layer",
     name: Optional[str] = None,
     verify: bool = True,
     progress: Optional[Callable[[str], Any]] = None,
@@ -207,6 +208,7 @@ def compile(
         target: "sm_90a" (H100, H200) or "sm_100a" (B200).
         rows: most live rows of a step: 1, 2, 4 or 8.
         sms: SMs to use; None: 132 for sm_90a, 148 for sm_100a.
+        scope: what one launch computes: "layer", or "step" for one kernel that loops over the step.
         name: the config's in messages, sources and plan; the path if there is one.
         verify: prove the kernels.
         progress: called with the name of each piece of work as it begins.
@@ -227,6 +229,8 @@ def compile(
         text, source = _native.read_config(_path("config", config))
     if not isinstance(target, str):
         raise OptionError(f"target: expected a string but got {target!r}")
+    if scope not in ("layer", "step"):
+        raise OptionError(f"scope: expected one of layer, step but got {scope!r}")
     source = name or source
     program = _native.compile(
         text,
@@ -234,6 +238,7 @@ def compile(
         target,
         _integer("rows", rows, 0, 2**31),
         0 if sms is None else _integer("sms", sms, 1, 1024),
+        scope == "step",
         progress,
     )
     if verify:
