@@ -73,6 +73,13 @@ llvm::Error validateBuffer(const Buffer &buffer) {
   if (buffer.bytes % (buffer.kind == BufferKind::Tokens ? 4 : 16))
     return problem("buffer '{0}': {1} bytes, expected a multiple of {2}", buffer.name, buffer.bytes,
                    buffer.kind == BufferKind::Tokens ? 4 : 16);
+  // What is read back.
+  int64_t room = buffer.bytes / elementBytes(buffer.element);
+  for (int64_t extent : buffer.shape) {
+    if (auto error = inRange("buffer", buffer.name, "an extent of its shape", extent, 1, room))
+      return error;
+    room /= extent;
+  }
   return llvm::Error::success();
 }
 

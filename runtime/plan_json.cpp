@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/error.h"
+#include "runtime/json_text.h"
 #include "runtime/plan.h"
 
 #include "llvm/Support/JSON.h"
@@ -412,7 +413,7 @@ std::string toJson(const Plan &plan) {
 }
 
 llvm::Expected<Plan> parsePlan(llvm::StringRef text, llvm::StringRef file) {
-  auto value = llvm::json::parse(text);
+  auto value = parseJson(text);
   if (!value)
     return problem("{0}: not JSON: {1}; is the file complete?", file,
                    llvm::toString(value.takeError()));

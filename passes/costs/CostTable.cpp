@@ -2,9 +2,12 @@
 
 #include "passes/costs/CostTable.h"
 
+#include "runtime/json_text.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -201,7 +204,7 @@ Error parseDevice(const json::Object &root, StringRef file, CostTable &table) {
 } // namespace
 
 Expected<CostTable> parseCostTable(StringRef text, StringRef file) {
-  auto root = json::parse(text);
+  auto root = runtime::parseJson(text);
   if (!root)
     return problem("{0}: expected a cost table in JSON: {1}", file,
                    llvm::toString(root.takeError()));
@@ -240,6 +243,11 @@ Expected<CostTable> parseCostTable(StringRef text, StringRef file) {
 }
 
 Expected<CostTable> readCostTable(const std::string &file) {
+  llvm::sys::fs::file_status status;
+  // Some never end: /dev/zero.
+  if (!llvm::sys::fs::status(file, status) &&
+      status.type() == llvm::sys::fs::file_type::character_file)
+    return problem("{0}: expected a cost table but got a device; name a file", file);
   auto text = llvm::MemoryBuffer::getFile(file);
   if (!text)
     return problem("{0}: {1}; megalith calibrate makes a cost table", file,

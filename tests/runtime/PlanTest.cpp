@@ -62,6 +62,7 @@ TEST_CASE("files that are no plans") {
   CHECK_THAT(failure(parsePlan("")), Contains("not JSON"));
   CHECK_THAT(failure(parsePlan("[]")), Contains("expected an object"));
   CHECK_THAT(failure(parsePlan("{}")), Contains("version: missing"));
+  CHECK_THAT(failure(parsePlan(std::string(1000000, '['))), Contains("nesting of at most 64"));
   const std::string text = toJson(tinyPlan());
   CHECK_THAT(failure(parsePlan(text.substr(0, text.size() / 2), "out/plan.json")),
              Contains("out/plan.json: not JSON") && Contains("complete?"));
@@ -103,6 +104,12 @@ TEST_CASE("contradictions are named") {
   check([](Plan &p) { p.weights[0].n = int64_t(1) << 62; }, "expected at most 1073741824");
   check([](Plan &p) { p.weights[0].parts[0].shape = {1 << 30, 1 << 30, 128}; }, "rows");
   check([](Plan &p) { p.buffers[0].bytes = INT64_MAX; }, "expected at most");
+  check(
+      [](Plan &p) {
+        p.buffers[0].shape = {2, int64_t(1) << 62};
+      },
+      "buffer 'resid': an extent of its shape is 4611686018427387904, expected at most 128");
+  check([](Plan &p) { p.buffers[0].shape = {2, -1}; }, "is -1, expected at least 1");
   check([](Plan &p) { p.weights[0].parts[0].transforms = {{.first = 1, .count = INT64_MAX}}; },
         "leaves its 16 rows");
   check([](Plan &p) { p.kernels[0].slots[1].slot = 0; }, "slot 0 is bound twice");

@@ -103,6 +103,8 @@ TEST_CASE("a report passes by its root mean square over steps, with one step at 
   CHECK(Report{{launch(0, t), launch(1, t)}}.passes());
   CHECK(Report{{launch(0, 1.4 * t), launch(1, 0)}}.passes());
   CHECK_FALSE(Report{{launch(0, 1.5 * t), launch(1, 0)}}.passes());
+  CHECK(Report{{launch(0, 1.5 * t), launch(1, 0)}}.table().find("FAILS") != std::string::npos);
+  CHECK(Report{{launch(0, 1.4 * t), launch(1, 0)}}.table().find("FAILS") == std::string::npos);
   CHECK_FALSE(Report{{launch(0, 2.1 * t), launch(1, 0), launch(2, 0), launch(3, 0), launch(4, 0)}}
                   .passes());
   CHECK_FALSE(Report{{launch(0, std::numeric_limits<double>::infinity())}}.passes());

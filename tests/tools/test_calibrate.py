@@ -101,11 +101,15 @@ def test_without_a_gpu(tmp_path):
     (["--only", "hop", "-o", "x"], 2, "-o: expected a whole table but --only hop measures a part"),
     (["--show", "/none.json"], 1, "/none.json: No such file or directory"),
     (["--show", "BAD"], 1, "version: expected 1 but got 7"),
+    (["--show", "DEEP"], 1, "expected nesting of at most 64 levels but got more"),
+    (["--show", "/dev/zero"], 1, "/dev/zero: expected a cost table but got a device"),
 ])
 def test_mistakes_are_one_line(words, code, says, tmp_path):
     bad = tmp_path / "bad.json"
     bad.write_text('{"version": 7}')
-    words = [str(bad) if w == "BAD" else w for w in words]
+    deep = tmp_path / "deep.json"
+    deep.write_text("[" * 1000000)
+    words = [{"BAD": str(bad), "DEEP": str(deep)}.get(w, w) for w in words]
     done = subprocess.run([MEGALITH, "calibrate", *words], capture_output=True, text=True, timeout=60)
     assert done.returncode == code and says in done.stderr and done.stderr.count("\n") == 1, done.stderr
     assert done.stdout == ""

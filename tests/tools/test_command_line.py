@@ -251,6 +251,23 @@ def compile_small(folder, cache, *more):
     return re.search(r"^sm_90a rows 2: (proof.*)$", done.stderr, re.M).group(1)
 
 
+@pytest.mark.parametrize("mode, count", [([], 4), (["--launch", "per-stage"], 10), (["--scope", "step"], 2)])
+def test_verify_of_an_artifact_sees_a_change_of_any_source(mode, count, tmp_path):
+    """Also of the kernel between steps, which is printed without a task.kernel."""
+    compile_small(tmp_path, tmp_path / "cache", *mode)
+    [folder] = (tmp_path / "out/sm_90a").iterdir()
+    done = megalith("verify", str(folder))
+    assert done.returncode == 0 and "the sources are theirs" in done.stdout, done.stderr
+    sources = sorted(folder.glob("kernels/*.cu"))
+    assert len(sources) == count
+    for source in sources:
+        text = source.read_text()
+        source.write_text(text.replace("namespace", "namespacf", 1))
+        done = megalith("verify", str(folder))
+        assert done.returncode == 3 and f"{source.name}: expected the source that kernels.mlir" in done.stderr
+        source.write_text(text)
+
+
 def test_a_proof_is_kept(tmp_path):
     cache = tmp_path / "cache"
     assert compile_small(tmp_path, cache) == "proof"
@@ -312,10 +329,11 @@ QUANTISED = [
     ('{"other": 1}', "says something that this version cannot read: "),
     ("[]", "says something that this version cannot read: "),
     ("{", "hf_quant_config.json: expected JSON but got: "),
+    ("[" * 1000000, "expected nesting of at most 64 levels but got more"),
 ]
 
 
-@pytest.mark.parametrize("text, says", QUANTISED)
+@pytest.mark.parametrize("text, says", QUANTISED, ids=range(len(QUANTISED)))
 @pytest.mark.parametrize("place", ["config.json", ""])
 def test_quantisation_told_beside_the_config(text, says, place, checkpoint):
     """Tools that quantise checkpoints say so in a file of its own: without it the weights would be read as bf16."""

@@ -133,8 +133,11 @@ std::string Report::table() const {
       text += llvm::formatv("  {0} row(s) with wrong experts", launch.wrongRows).str();
     text += launch.passes() ? "\n" : "  FAILS " + launch.difference + "\n";
   }
-  text += llvm::formatv("  {0,-37}{1}\n  {2,-37}{3}\n", "largest", cells(largest()),
-                        "largest root mean square over steps", cells(overSteps()))
+  const bool isWithin =
+      llvm::all_of(meansOverSteps(), [](const LaunchReport &launch) { return within(launch, 1); });
+  text += llvm::formatv("  {0,-37}{1}\n  {2,-37}{3}{4}\n", "largest", cells(largest()),
+                        "largest root mean square over steps", cells(overSteps()),
+                        isWithin ? "" : "  FAILS")
               .str();
   LaunchReport most = overSteps(), limits;
   for (const Measure &measure : kMeasures)

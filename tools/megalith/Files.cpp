@@ -1,6 +1,7 @@
 //===- Files.cpp - reading inputs, writing outputs whole or not at all ------===//
 
 #include "tools/megalith/Files.h"
+#include "runtime/json_text.h"
 #include "tools/megalith/Failure.h"
 
 #include "llvm/ADT/SmallString.h"
@@ -42,7 +43,7 @@ static Expected<std::string> quantisationOf(StringRef file) {
   Expected<std::string> text = readText(file, "a JSON object");
   if (!text)
     return text.takeError();
-  Expected<json::Value> value = json::parse(*text);
+  Expected<json::Value> value = runtime::parseJson(*text);
   if (!value)
     return failure(Exit::Input, "{0}: expected JSON but got: {1}", file,
                    toString(value.takeError()));
