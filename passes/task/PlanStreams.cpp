@@ -25,9 +25,12 @@ constexpr int64_t kExperts = 48 << 10;      ///< one exchange, mostly hidden, in
 constexpr int64_t kAlone = 64 << 10;        ///< nobody waits for what the stage makes
 
 int64_t bytesInFlight(StageOp stage) {
+  auto kernel = stage->getParentOfType<KernelOp>();
+  if (llvm::any_of(kernel.getOps<ExchangeOp>(),
+                   [](ExchangeOp words) { return !words.isSelfValidating(); }))
+    return kAlone; // launches hand on all that SMs exchange: nothing is polled meanwhile
   if (stage.getKind() == StageKind::ExpertUp || stage.getKind() == StageKind::ExpertDown)
     return kExperts;
-  auto kernel = stage->getParentOfType<KernelOp>();
   bool isWaitedFor = llvm::none_of(stage.getWrites().getAsRange<AccessAttr>(), [&](auto write) {
     auto buffer = kernel.template lookup<BufferOp>(write.getBuffer());
     return buffer && buffer.getMutability() == Mutability::Written;
