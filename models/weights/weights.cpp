@@ -3,9 +3,12 @@
 #include "models/weights/weights.h"
 
 #include "models/weights/bf16.h"
+#include "models/weights/block_codec.h"
+#include "models/weights/nvfp4.h"
 #include "models/weights/philox.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace megalith::models {
 
@@ -90,7 +93,75 @@ private:
   float scale;
 };
 
+class HashedBlocks final : public BlockTensor {
+public:
+  HashedBlocks(uint32_t seed, const TensorSpec &spec, const BlockFormat &format)
+      : BlockTensor(format, spec.columns()), values(seed, spec),
+        amax(weightScale(uint64_t(spec.columns()))) {}
+
+  void codes(int64_t index, std::span<uint8_t> out) const override {
+    std::vector<uint8_t> scales(size_t(format.blocksAcross(columns) * format.scaleBytes()));
+    quantize(index, out, scales);
+  }
+  void scales(int64_t index, std::span<uint8_t> out) const override {
+    std::vector<uint8_t> codes(size_t(format.codeBytes(columns)));
+    quantize(index, codes, out);
+  }
+  float global(int64_t) const override { return format.global ? nvfp4Global(amax) : 1.0f; }
+  float inputScale(int64_t) const override {
+    return format.global ? nvfp4Global(kHashedActivationMax) : 1.0f;
+  }
+
+private:
+  void quantize(int64_t index, std::span<uint8_t> codes, std::span<uint8_t> scales) const {
+    std::vector<float> row(static_cast<size_t>(columns));
+    values.row(index, std::span<float>(row));
+    if (format == BlockFormat::nvfp4())
+      return quantizeNvfp4(row, nvfp4Global(amax), codes, scales);
+    if (format == BlockFormat::mxfp4())
+      return quantizeMxfp4(row, codes, scales);
+    float scale = amax / kE4m3Max;
+    if (format.scale == BlockFormat::Scale::Bf16)
+      scale = r16(scale);
+    for (size_t i = 0; i < row.size(); ++i)
+      codes[i] = uint8_t(e4m3Bits(row[i] / scale));
+    const uint16_t narrow = toBf16(scale);
+    const int64_t bytes = format.scaleBytes();
+    for (size_t at = 0; at < scales.size(); at += size_t(bytes))
+      std::memcpy(scales.data() + at, bytes == 4 ? static_cast<const void *>(&scale) : &narrow,
+                  size_t(bytes));
+  }
+
+  HashedTensor values;
+  float amax;
+};
+
 } // namespace
+
+llvm::Expected<std::unique_ptr<BlockTensor>> WeightSource::openBlocks(const TensorSpec &spec,
+                                                                      const BlockFormat &) const {
+  return llvm::createStringError("weights: tensor %s: this source has no block-scaled weights",
+                                 spec.str().c_str());
+}
+
+llvm::Expected<std::unique_ptr<BlockTensor>>
+HashedWeights::openBlocks(const TensorSpec &spec, const BlockFormat &format) const {
+  for (int64_t extent : spec.shape)
+    if (extent <= 0)
+      return llvm::createStringError("weights: tensor %s: every dimension must be positive",
+                                     spec.str().c_str());
+  if (format.code == BlockFormat::Code::E2m1 && spec.columns() % format.blockColumns)
+    return llvm::createStringError(
+        "weights: tensor %s: rows of 4-bit codes must be whole blocks of %d columns",
+        spec.str().c_str(), int(format.blockColumns));
+  if (format != BlockFormat::nvfp4() && format != BlockFormat::mxfp4() &&
+      format != BlockFormat::fp8Block(format.scale))
+    return llvm::createStringError(
+        "weights: tensor %s: made-up block-scaled weights are NVFP4, MXFP4 or FP8 in blocks of "
+        "128 x 128 with fp32 or bf16 scales",
+        spec.str().c_str());
+  return std::make_unique<HashedBlocks>(seed, spec, format);
+}
 
 llvm::Expected<std::unique_ptr<WeightTensor>> HashedWeights::open(const TensorSpec &spec) const {
   for (int64_t extent : spec.shape)

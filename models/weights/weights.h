@@ -46,6 +46,9 @@ public:
   void row(int64_t index, std::span<uint16_t> out) const;
 };
 
+class BlockTensor; // nvfp4.h
+struct BlockFormat;
+
 /// A model's weights by checkpoint name.
 class WeightSource {
 public:
@@ -54,6 +57,11 @@ public:
   /// Opens a tensor, or says why it cannot be read as `spec`: it is missing, has another shape or a
   /// type that is not supported.
   virtual llvm::Expected<std::unique_ptr<WeightTensor>> open(const TensorSpec &spec) const = 0;
+
+  /// Opens a block-scaled tensor (nvfp4.h); `spec` has the shape of its numbers. A source that has
+  /// none, as by default, says so.
+  virtual llvm::Expected<std::unique_ptr<BlockTensor>> openBlocks(const TensorSpec &spec,
+                                                                  const BlockFormat &format) const;
 };
 
 /// weightValue (philox.h) of elements first .. first + out.size() - 1 of the tensor whose name
@@ -66,6 +74,12 @@ class HashedWeights final : public WeightSource {
 public:
   explicit HashedWeights(uint32_t seed) : seed(seed) {}
   llvm::Expected<std::unique_ptr<WeightTensor>> open(const TensorSpec &spec) const override;
+
+  /// The same numbers quantised, with the scale s of weightScale for the largest magnitude: NVFP4
+  /// has the global factor nvfp4Global(s), FP8 the scale s / 448 in every block. Input scales are
+  /// nvfp4Global(kHashedActivationMax).
+  llvm::Expected<std::unique_ptr<BlockTensor>> openBlocks(const TensorSpec &spec,
+                                                          const BlockFormat &format) const override;
 
 private:
   uint32_t seed;

@@ -3,6 +3,7 @@
 #include "tools/check/KeptWeights.h"
 
 #include "models/weights/bf16.h"
+#include "models/weights/nvfp4.h"
 
 #include <algorithm>
 #include <atomic>
@@ -62,6 +63,11 @@ KeptWeights::open(const models::TensorSpec &spec) const {
     tensor = std::make_shared<Tensor>(std::move(*opened), spec);
   }
   return std::make_unique<View>(tensor);
+}
+
+llvm::Expected<std::unique_ptr<models::BlockTensor>>
+KeptWeights::openBlocks(const models::TensorSpec &spec, const models::BlockFormat &format) const {
+  return from.openBlocks(spec, format);
 }
 
 } // namespace megalith::check

@@ -18,6 +18,10 @@ public:
   llvm::Expected<std::unique_ptr<models::WeightTensor>>
   open(const models::TensorSpec &spec) const override;
 
+  /// Block-scaled tensors pass through; their rows are not kept.
+  llvm::Expected<std::unique_ptr<models::BlockTensor>>
+  openBlocks(const models::TensorSpec &spec, const models::BlockFormat &format) const override;
+
   /// Forgets all rows. Tensors that are open must not be read again.
   void drop() { tensors.clear(); }
 
