@@ -68,6 +68,24 @@ def test_run_an_artifact(artifact):
     assert "rows 2, 6 SMs, on host" in megalith("run", artifact).stdout
 
 
+def check_path(found):
+    """Segments join end to end from begin to end, and totals are theirs."""
+    path, stages = found["path"], {k: v["stages"] for k, v in found["names"].items()}
+    time, sums = path["begin"], {}
+    for segment in path["segments"]:
+        assert abs(segment["begin"] - time) < 0.2 and segment["end"] > segment["begin"] - 0.2
+        assert segment["kind"] in ("work", "wait", "stream", "boundary")
+        time = segment["end"]
+        key = stages[segment["kernel"]][segment["stage"]], segment["kind"], segment.get("edge")
+        sums[key] = sums.get(key, 0) + segment["end"] - segment["begin"]
+    assert abs(time - path["end"]) < 0.2 and path["launches"] >= 1
+    totals = {(t["stage"], t["kind"], t.get("edge")): t["ns"] for t in path["totals"]}
+    assert totals.keys() == sums.keys()
+    assert all(abs(sums[key] - ns * path["launches"]) <= 0.5 * len(path["segments"]) for key, ns in totals.items())
+    span = path["end"] - path["begin"]
+    assert abs(sum(totals.values()) * path["launches"] - span) < 0.5 * len(totals) * path["launches"]
+
+
 def test_records(tmp_path):
     """Every stage of every role once a launch, in an order that the exchanges between them allow."""
     config = ["--sms", 4, "--rows", 2]
@@ -77,7 +95,7 @@ def test_records(tmp_path):
     done = megalith("run", folder, "--context", "129,40", "--trace", trace, "--perfetto", perfetto)
     assert "kernel layer, 2 launches, one every " in done.stdout
     found = json.loads(trace.read_text())
-    assert (found["format"], found["version"]) == ("megalith-trace", 1)
+    assert (found["format"], found["version"]) == ("megalith-trace", 2)
     kernels = {k["name"]: k["trace"] for k in json.loads((folder / "plan.json").read_text())["kernels"] if "trace" in k}
     assert sorted(kernels) == ["embed", "last", "layer"]
     slack = 2 * found["largest_alignment_error"]
@@ -116,6 +134,9 @@ def test_records(tmp_path):
             assert ready and all(r is None or r >= over - slack for r in ready), (hop, over, ready)
             checked += 1
         assert checked >= (3 if launch["kernel"] != "embed" else 0)
+    assert found["source"] == "measured"
+    check_path(found)
+    assert "critical path, 1 launches: " in done.stdout
     bars = [e for e in json.loads(perfetto.read_text())["traceEvents"] if e["ph"] == "X"]
     assert {e["name"] for e in bars if e["cat"] == "stage"} >= {s["name"] for s in kernels["layer"]["stages"]}
     assert any(e["cat"] == "wait" and e["name"] == "mid_words" for e in bars)

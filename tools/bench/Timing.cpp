@@ -4,6 +4,7 @@
 
 #include "runtime/error.h"
 #include "tools/trace/Export.h"
+#include "tools/trace/Path.h"
 
 #include <algorithm>
 #include <cmath>
@@ -248,6 +249,8 @@ Error Timing::readRecords(Cell &cell) {
   const int64_t bytes =
       cell.launch == runtime::LaunchMode::Fused ? cell.rotatingTraffic.total() : 0;
   cell.traceTable = trace::table(*decoded, summary, bytes);
+  if (const auto path = trace::criticalPath(plan, *decoded))
+    cell.traceTable += "\n" + trace::table(*path);
   cell.traceJson = trace::toJson(plan, *decoded, summary);
   cell.perfetto = trace::toPerfetto(plan, *decoded);
   return demandSameLogits("recorded launches");

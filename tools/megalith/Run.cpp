@@ -9,6 +9,7 @@
 #include "tools/megalith/Files.h"
 #include "tools/megalith/LaunchModes.h"
 #include "tools/trace/Export.h"
+#include "tools/trace/Path.h"
 
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/SmallString.h"
@@ -201,7 +202,10 @@ static Error record(const Arguments &arguments, check::Session &session,
   if (arguments.has("perfetto"))
     if (Error error = writeText(arguments.text("perfetto"), trace::toPerfetto(plan, trace)))
       return error;
-  return writeText("", "\n" + trace::table(trace, summary));
+  std::string text = "\n" + trace::table(trace, summary);
+  if (const auto path = trace::criticalPath(plan, trace))
+    text += "\n" + trace::table(*path);
+  return writeText("", text);
 }
 
 static Error writeReport(const check::Workload &workload, const runtime::Plan &plan,

@@ -2,6 +2,8 @@
 
 #include "tools/trace/Export.h"
 
+#include "tools/trace/Path.h"
+
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
@@ -50,6 +52,36 @@ public:
     os.attributeArray("kernels", [&] {
       for (const KernelSummary &kernel : summary.kernels)
         os.object([&] { this->kernel(kernel); });
+    });
+  }
+
+  void path(const CriticalPath &path) {
+    os.attribute("begin", rounded(path.begin()));
+    os.attribute("end", rounded(path.end()));
+    os.attribute("launches", path.launches);
+    os.attributeArray("segments", [&] {
+      for (const Segment &segment : path.segments)
+        os.object([&] {
+          os.attribute("launch", int64_t(segment.launch));
+          os.attribute("kernel", segment.kernel);
+          os.attribute("sm", segment.sm);
+          os.attribute("stage", segment.stage);
+          os.attribute("kind", str(segment.kind));
+          if (!segment.edge.empty())
+            os.attribute("edge", segment.edge);
+          os.attribute("begin", rounded(segment.begin));
+          os.attribute("end", rounded(segment.end));
+        });
+    });
+    os.attributeArray("totals", [&] {
+      for (const PathTotal &total : path.totals)
+        os.object([&] {
+          os.attribute("stage", total.stage);
+          os.attribute("kind", str(total.kind));
+          if (!total.edge.empty())
+            os.attribute("edge", total.edge);
+          os.attribute("ns", rounded(total.ns));
+        });
     });
   }
 
@@ -167,7 +199,8 @@ std::string threadName(int64_t warp) {
 
 } // namespace
 
-std::string toJson(const Plan &plan, const Trace &trace, const Summary &summary, int64_t launches) {
+std::string toJson(const Plan &plan, const Trace &trace, const Summary &summary, Source source,
+                   int64_t launches) {
   std::string text;
   {
     Writer writer(text);
@@ -175,6 +208,7 @@ std::string toJson(const Plan &plan, const Trace &trace, const Summary &summary,
     os.object([&] {
       os.attribute("format", "megalith-trace");
       os.attribute("version", kTraceJsonVersion);
+      os.attribute("source", source == Source::Measured ? "measured" : "predicted");
       os.attribute("model", plan.model);
       os.attribute("target", plan.target);
       os.attribute("sms", plan.sms);
@@ -193,6 +227,8 @@ std::string toJson(const Plan &plan, const Trace &trace, const Summary &summary,
           });
       });
       os.attributeObject("summary", [&] { writer.summary(summary); });
+      if (const auto path = criticalPath(plan, trace))
+        os.attributeObject("path", [&] { writer.path(*path); });
       os.attributeArray("launches", [&] {
         for (const LaunchTrace &launch : middle(trace, launches))
           os.object([&] { writer.launch(plan, launch); });

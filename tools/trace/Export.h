@@ -11,14 +11,16 @@
 
 namespace megalith::trace {
 
-/// Version of what toJson writes.
-inline constexpr int64_t kTraceJsonVersion = 1;
+/// Version of what toJson writes: docs/trace-json.md.
+inline constexpr int64_t kTraceJsonVersion = 2;
 
-/// Summary and records, in nanoseconds. Records are of at most `launches` launches, the middle
-/// ones; a stage of a warp is [stage, begin, end, waited, stalled, ready, first, last], null for
-/// what it does not tell.
+/// Where a timeline comes from.
+enum class Source { Measured, Predicted };
+
+/// Summary, critical path and records, in nanoseconds. Records are of at most `launches` launches,
+/// the middle ones.
 std::string toJson(const runtime::Plan &plan, const runtime::Trace &trace, const Summary &summary,
-                   int64_t launches = 3);
+                   Source source = Source::Measured, int64_t launches = 3);
 
 /// For ui.perfetto.dev and chrome://tracing: a process an SM, a thread a warp, a bar a stage, in it
 /// one for its wait.

@@ -2,6 +2,8 @@
 
 #include "tools/trace/Summary.h"
 
+#include "tools/trace/Worker.h"
+
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -30,14 +32,6 @@ namespace {
 constexpr std::array<StringRef, 4> kRoles = {"producer", "poller", "consumer", "epilogue"};
 /// Stages whose names docs/kernel-contract.md section 7 fixes.
 constexpr StringRef kExpertUp = "expert_up", kExpertDown = "expert_down", kTopK = "top_k";
-
-/// The role that computes in a stage.
-StringRef workerOf(const TraceStage &stage) {
-  for (StringRef role : {"consumer", "epilogue", "poller"})
-    if (stage.role(role))
-      return role;
-  return "producer";
-}
 
 /// When a stage's workers on one SM computed.
 struct Worked {
