@@ -87,8 +87,10 @@ public:
   virtual void scales(int64_t index, std::span<uint8_t> out) const = 0;
   /// The global factor of row `index`; 1 where the format has none.
   virtual float global(int64_t index) const = 0;
-  /// The calibrated scale of the activations that meet row `index` (spec section 7.3); 1 where the
-  /// format has none.
+  /// Whether the activations' scales are known: a checkpoint for bf16 activations has none.
+  virtual bool hasInputScale() const = 0;
+  /// The calibrated scale of the activations that meet row `index` (spec section 7.3); 1 where
+  /// there is none.
   virtual float inputScale(int64_t index) const = 0;
 
   using WeightTensor::row;

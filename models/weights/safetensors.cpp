@@ -11,6 +11,7 @@
 
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/Twine.h"
 #include "llvm/Support/Endian.h"
 #include "llvm/Support/FileSystem.h"
@@ -30,7 +31,11 @@ llvm::Error problem(const llvm::Twine &text) {
 
 /// Bytes of one element, or 0 for a type that this reader does not know.
 uint64_t elementBytes(llvm::StringRef type) {
-  return type == "BF16" ? 2 : type == "F32" ? 4 : 0;
+  return llvm::StringSwitch<uint64_t>(type)
+      .Case("BF16", 2)
+      .Case("F32", 4)
+      .Cases({"U8", "F8_E4M3"}, 1)
+      .Default(0);
 }
 
 class MappedTensor final : public WeightTensor {
@@ -99,7 +104,8 @@ llvm::Error SafetensorsWeights::addHeader(llvm::StringRef path, llvm::StringRef 
       return problem(path + ": tensor " + name + ": data_offsets lie outside the " +
                      llvm::Twine(dataBytes) + " bytes of data; is the file truncated?");
     const uint64_t bytes = elementBytes(*type);
-    if (bytes && uint64_t(*end - *begin) / bytes != elements)
+    const uint64_t held = uint64_t(*end - *begin);
+    if (bytes && (held % bytes || held / bytes != elements))
       return problem(path + ": tensor " + name + ": expected " + llvm::Twine(elements) +
                      " elements of " + *type + ", got " + llvm::Twine(*end - *begin) + " bytes");
     entry.data = data + *begin;
@@ -195,7 +201,7 @@ SafetensorsWeights::open(const TensorSpec &spec) const {
   if (entry.shape != spec.shape)
     return problem(entry.file + ": tensor " + spec.name + ": the model expects shape" +
                    shapeText(spec.shape) + ", the file has" + shapeText(entry.shape));
-  if (!elementBytes(entry.type))
+  if (entry.type != "BF16" && entry.type != "F32")
     return problem(entry.file + ": tensor " + spec.name + ": its type " + entry.type +
                    " is not supported, expected BF16 or F32");
   return std::make_unique<MappedTensor>(entry.data, entry.type == "BF16");

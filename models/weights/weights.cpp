@@ -108,6 +108,7 @@ public:
     quantize(index, codes, out);
   }
   float global(int64_t) const override { return format.global ? nvfp4Global(amax) : 1.0f; }
+  bool hasInputScale() const override { return format.global; }
   float inputScale(int64_t) const override {
     return format.global ? nvfp4Global(kHashedActivationMax) : 1.0f;
   }
