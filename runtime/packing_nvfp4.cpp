@@ -1,0 +1,146 @@
+//===- packing_nvfp4.cpp - Tiles of NVFP4 weights -------------------------===//
+
+#include "runtime/packing_nvfp4.h"
+
+#include "runtime/nvfp4_bits.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+namespace megalith::runtime {
+
+namespace {
+
+/// The 32 bits of a lane and step that a stored byte (columns c, c + 1) contributes to; the
+/// places of both codes are the same.
+using PlacedBytes = std::array<uint32_t, 256>;
+
+PlacedBytes placedBytes(uint32_t place) {
+  PlacedBytes table;
+  for (uint32_t byte = 0; byte < 256; ++byte)
+    table[byte] = nvfp4Placed(byte & 15, place) | nvfp4Placed(byte >> 4, place) << 16;
+  return table;
+}
+
+const std::array<PlacedBytes, 4> &placedTables() {
+  static const std::array<PlacedBytes, 4> tables = {placedBytes(0), placedBytes(1), placedBytes(2),
+                                                    placedBytes(3)};
+  return tables;
+}
+
+/// Adds the codes and scales of one row to a matrix whose tile is all zeros but for other rows.
+void placeRow(const Nvfp4Layout &layout, int64_t row, std::span<const uint8_t> codes,
+              std::span<const uint8_t> scales, unsigned char *matrix) {
+  const PlacedBytes &low = placedTables()[row % 2], &high = placedTables()[row % 2 + 2];
+  for (int64_t b = 0; b < int64_t(scales.size()); ++b) {
+    if (scales[b] == 0)
+      continue; // zeros, whatever the codes
+    const int64_t column = 16 * b;
+    matrix[layout.scaleOffset(row, column)] = uint8_t(nvfp4PackedScale(scales[b]));
+    for (int64_t quad = 0; quad < 4; ++quad) {
+      const uint8_t *bytes = codes.data() + 8 * b + 2 * quad;
+      unsigned char *at = matrix + layout.codeOffset(row, column + 4 * quad);
+      uint32_t word;
+      std::memcpy(&word, at, 4);
+      word |= low[bytes[0]] | high[bytes[1]];
+      std::memcpy(at, &word, 4);
+    }
+  }
+}
+
+/// The inverse of nvfp4Placed.
+uint32_t codeAt(uint32_t half, int64_t place) {
+  constexpr int kSign[4] = {15, 9, 11, 10}, kRest[4] = {6, 0, 3, 12};
+  return (half >> kSign[place] & 1u) << 3 | (half >> kRest[place] & 7u);
+}
+
+float codeValue(uint32_t code) {
+  constexpr float kMagnitudes[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+  return code & 8 ? -kMagnitudes[code & 7] : kMagnitudes[code & 7];
+}
+
+} // namespace
+
+Nvfp4Layout::Nvfp4Layout(int64_t n, int64_t k) : n(n), k(k) {
+  assert(n > 0 && k > 0 && k % 16 == 0);
+  chunk16 = ((k + 7) / 8 + 15) / 16;
+  group = chunk16 % 4 == 0 ? 4 : chunk16 % 2 == 0 ? 2 : 1;
+  // Pieces of 8 to 18 KB where the width allows it, else up to 32 KB.
+  kb = group;
+  for (int64_t steps = group; steps <= 16; steps += group)
+    if (chunk16 % steps == 0)
+      kb = steps;
+  for (int64_t steps = 28 / group * group; kb < 8 && steps > 16; steps -= group)
+    if (chunk16 % steps == 0)
+      kb = steps;
+  blocks = chunk16 / kb;
+  tiles = (n + 15) / 16;
+}
+
+int64_t Nvfp4Layout::codeOffset(int64_t row, int64_t column) const {
+  const int64_t chunk = column / (16 * chunk16), inChunk = column % (16 * chunk16);
+  const int64_t inBlock = inChunk % (16 * kb), p = inBlock % (16 * group);
+  const int64_t lane = row / 2 % 8 * 4 + p / (4 * group);
+  return pieceOffset(inChunk / (16 * kb), row / 16) + chunk * chunkBytes() +
+         inBlock / (16 * group) * (128 * group) + lane * (4 * group) + p % (4 * group) / 4 * 4 +
+         column % 2 * 2;
+}
+
+int64_t Nvfp4Layout::scaleOffset(int64_t row, int64_t column) const {
+  const int64_t chunk = column / (16 * chunk16), inChunk = column % (16 * chunk16);
+  const int64_t inBlock = inChunk % (16 * kb), block16 = inBlock % (16 * group) / 16;
+  return pieceOffset(inChunk / (16 * kb), row / 16) + chunk * chunkBytes() + 128 * kb +
+         ((row / 2 % 8 * group + block16) * (kb / group) + inBlock / (16 * group)) * 2 + row % 2;
+}
+
+int64_t packNvfp4(const Nvfp4Layout &layout, int64_t first, int64_t count, Nvfp4Row rows,
+                  unsigned char *matrix) {
+  int64_t refused = -1;
+  std::vector<uint8_t> codes(layout.k / 2), scales(layout.k / 16);
+  for (int64_t tile = first; tile < first + count; ++tile) {
+    for (int64_t block = 0; block < layout.blocks; ++block)
+      std::memset(matrix + layout.pieceOffset(block, tile), 0, layout.pieceBytes());
+    for (int64_t row = 16 * tile; row < std::min(16 * (tile + 1), layout.n); ++row) {
+      rows(row, codes, scales);
+      for (uint8_t scale : scales)
+        if (scale >= 0x7F && refused < 0)
+          refused = row;
+      placeRow(layout, row, codes, scales, matrix);
+    }
+  }
+  return refused;
+}
+
+bool packNvfp4Factors(const Nvfp4Layout &layout, const Nvfp4Factors &factors,
+                      unsigned char *matrix) {
+  const float values[5] = {
+      factors.global[0] * kNvfp4FactorScale, factors.global[1] * kNvfp4FactorScale,
+      factors.inputScale * factors.global[0] * kNvfp4FactorScale,
+      factors.inputScale * factors.global[1] * kNvfp4FactorScale, factors.inputScale};
+  unsigned char *at = matrix + layout.piecesBytes();
+  std::memset(at, 0, Nvfp4Layout::kFactorBytes);
+  std::memcpy(at, values, sizeof(values));
+  for (float value : values)
+    if (!std::isfinite(value))
+      return false;
+  for (float global : factors.global) // a subnormal factor has lost bits, or its product will
+    if (global != 0 && !std::isnormal(global))
+      return false;
+  return true;
+}
+
+void unpackNvfp4Row(const Nvfp4Layout &layout, const unsigned char *matrix, int64_t row,
+                    std::span<float> out) {
+  for (int64_t column = 0; column < layout.k; ++column) {
+    const unsigned char *at = matrix + layout.codeOffset(row, column);
+    const uint32_t code = codeAt(uint32_t(at[0] | at[1] << 8), Nvfp4Layout::codePlace(row, column));
+    const uint32_t scale = matrix[layout.scaleOffset(row, column)];
+    out[column] = codeValue(code) * std::ldexp(8.0f + float(scale & 7), int(scale >> 3) - 12);
+  }
+}
+
+} // namespace megalith::runtime
