@@ -21,7 +21,6 @@ static void addUnmeasured(costs::CostTable &table) {
       {"nvlink.one_way", "ns", "one GPU: no peer to talk to"},
       {"nvlink.read_per_kb", "ns/KB", "one GPU: no peer to talk to"},
       {"dsmem.reduce", "ns", "needs clusters, which the runtime's launches do not have"},
-      {"drain.attention", "GB/s", "not measured apart: megalith bench at long contexts shows it"},
       {"drain.nvfp4", "GB/s", "there is no NVFP4 product in the device headers"},
   };
   for (const auto &m : missing)
@@ -79,6 +78,7 @@ Expected<Result> calibrate(const Options &options,
   addHops(measures);
   addStages(measures);
   addUnits(measures);
+  addParts(measures);
   addLaunches(measures);
   if (!options.only.empty())
     llvm::erase_if(measures, [&](const Measure &measure) {

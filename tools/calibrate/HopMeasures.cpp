@@ -123,6 +123,11 @@ void addHops(Measures &measures) {
     for (StringRef polling : {"tight_one", "tight_one_hint"})
       for (uint32_t window : {0u, 2u, 3u, 4u})
         addHop(measures, size, polling, window, kPieceBytes);
+  // As emitted, by rows: what cost models take.
+  for (StringRef size : {"4k", "8k"})
+    for (StringRef polling : {"emitted_rows1", "emitted_rows2", "emitted_rows4", "emitted_rows8"})
+      for (uint32_t window : {0u, 2u, 4u})
+        addHop(measures, size, polling, window, kPieceBytes);
   for (uint32_t pause : {100u, 300u})
     for (uint32_t window : {0u, 2u, 3u})
       addHop(measures, "4k", "tight", window, kPieceBytes, pause);

@@ -79,13 +79,17 @@ static void addBoundaries(Measures &measures) {
     }
 }
 
-static Expected<std::vector<double>> clockRate(Session &session, bool loaded) {
+enum class Load { None, Stream, All };
+
+static Expected<std::vector<double>> clockRate(Session &session, Load load) {
   Job job = {
       .sms = uint32_t(session.device().sms), .piece = kPieceBytes, .burst = 1, .pause = 20'000'000};
-  if (loaded) {
+  if (load != Load::None) {
     job.window = 4;
     job.variant = 1;
   }
+  if (load == Load::Stream)
+    job.stride = 480; // a piece's time at full bandwidth
   auto samples = session.run("calibrate_clocks", job);
   if (!samples)
     return samples.takeError();
@@ -112,11 +116,20 @@ static Expected<std::vector<double>> coldCode(Session &session, uint32_t sms) {
 
 void addLaunches(Measures &measures) {
   addBoundaries(measures);
-  for (bool loaded : {false, true})
-    measures.push_back({{{loaded ? "clock.loaded" : "clock.idle", "MHz"}},
-                        loaded ? "SM clock, all SMs streaming and multiplying for 20 ms"
-                               : "SM clock, all SMs waiting for 20 ms",
-                        [=](Session &session) { return clockRate(session, loaded); },
+  const struct {
+    const char *name, *how;
+    Load load;
+  } clocks[] = {
+      {"clock.idle", "SM clock, all SMs waiting for 20 ms", Load::None},
+      {"clock.streaming",
+       "SM clock, all SMs streaming and multiplying a piece of 16 KB every 480 ns for 20 ms",
+       Load::Stream},
+      {"clock.loaded", "SM clock, all SMs streaming and multiplying for 20 ms", Load::All},
+  };
+  for (const auto &clock : clocks)
+    measures.push_back({{{clock.name, "MHz"}},
+                        clock.how,
+                        [=](Session &session) { return clockRate(session, clock.load); },
                         5});
   for (uint32_t sms : {1u, kSms}) {
     const std::string name = sms == 1 ? "code.one_sm" : "code.all_sms";

@@ -28,6 +28,7 @@ void addMemory(Measures &measures);
 void addHops(Measures &measures);
 void addStages(Measures &measures);
 void addUnits(Measures &measures);
+void addParts(Measures &measures);
 void addLaunches(Measures &measures);
 
 /// Mean over the SMs of a field of their samples.

@@ -38,7 +38,33 @@ static Expected<std::vector<double>> gather(Session &session, const char *kernel
                              job.rounds / 1000};
 }
 
+/// ns of a gather of `rows` rows that are there.
+static void addSweep(Measures &measures, uint32_t rows, uint32_t window) {
+  const Job job = {.sms = kSms,
+                   .rounds = 400,
+                   .warmup = 20,
+                   .window = window,
+                   .piece = window ? kPieceBytes : 0,
+                   .burst = rows,
+                   .zeros = 1};
+  measures.push_back(
+      {{{formatv("sweep.rows{0}.window{1}", rows, window), "ns"}},
+       formatv("one warp of each of 128 SMs gathers {0} scattered rows of 1.5 KB of words that are "
+               "there, gather after gather; {1} pieces of 16 KB always in flight an SM",
+               rows, window),
+       [=](Session &session) -> Expected<std::vector<double>> {
+         auto samples = session.run("calibrate_sweep_1536", job);
+         if (!samples)
+           return samples.takeError();
+         return std::vector<double>{
+             meanOf(*samples, [](const Sample &s) { return s.end - s.begin; }) / job.rounds};
+       }});
+}
+
 void addStages(Measures &measures) {
+  for (uint32_t rows : {1u, 2u, 4u, 8u})
+    for (uint32_t window : {0u, 2u, 4u})
+      addSweep(measures, rows, window);
   const struct {
     const char *name, *kernel, *how;
     uint32_t pieces;

@@ -5,7 +5,9 @@
 #include "tests/gpu/calibrate/hop.cuh"
 #include "tests/gpu/calibrate/memory.cu"
 #include "tests/gpu/calibrate/pair.cu"
+#include "tests/gpu/calibrate/parts.cuh"
 #include "tests/gpu/calibrate/route.cuh"
+#include "tests/gpu/calibrate/sweep.cuh"
 #include "tests/gpu/calibrate/units.cu"
 
 using namespace megalith::calibrate;
@@ -49,4 +51,22 @@ MEGALITH_KERNEL(hop_tight_hint) {
 }
 MEGALITH_KERNEL(route_tight) {
   Route<4, 128, 4, true>::run(args);
+}
+MEGALITH_KERNEL(hop_emitted) {
+  Hop<4, 64, Polling::emitted, 1, 2>::run(args);
+}
+MEGALITH_KERNEL(sweep) {
+  Sweep<4, 96, 16, 4>::run(args);
+}
+MEGALITH_KERNEL(dense_rows1) {
+  DenseParts<4, 1, 512, 32, 4>::run(args);
+}
+MEGALITH_KERNEL(dense_rows8) {
+  DenseParts<4, 8, 512, 32, 4>::run(args);
+}
+MEGALITH_KERNEL(attention_rows1) {
+  AttentionParts<4, 1, 8, 1, 128, 4>::run(args);
+}
+MEGALITH_KERNEL(attention_rows8) {
+  AttentionParts<4, 8, 8, 2, 128, 1>::run(args);
 }

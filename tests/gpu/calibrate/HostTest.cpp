@@ -46,6 +46,12 @@ KERNEL(hop_tight)
 KERNEL(hop_tight_one)
 KERNEL(hop_tight_hint)
 KERNEL(route_tight)
+KERNEL(hop_emitted)
+KERNEL(sweep)
+KERNEL(dense_rows1)
+KERNEL(dense_rows8)
+KERNEL(attention_rows1)
+KERNEL(attention_rows8)
 #undef KERNEL
 
 namespace {
@@ -149,8 +155,8 @@ TEST_CASE("every hop brings every word, whoever polls", "[calibrate]") {
   for (const auto *kernel :
        {&megalith_kernel_hop_one, &megalith_kernel_hop_hint, &megalith_kernel_hop_two,
         &megalith_kernel_hop_chunks, &megalith_kernel_hop_chunks_hint, &megalith_kernel_hop_copies,
-        &megalith_kernel_hop_tight, &megalith_kernel_hop_tight_one,
-        &megalith_kernel_hop_tight_hint}) {
+        &megalith_kernel_hop_tight, &megalith_kernel_hop_tight_one, &megalith_kernel_hop_tight_hint,
+        &megalith_kernel_hop_emitted}) {
     check(*kernel, {.rounds = 12, .warmup = 2, .piece = 2048}, 0);
     check(*kernel, {.rounds = 6, .warmup = 2, .window = 3, .piece = kPieceBytes, .burst = 5}, 0);
   }
@@ -194,4 +200,52 @@ TEST_CASE("pairs, additions and units end and are right", "[calibrate]") {
         &megalith_kernel_calibrate_topk_64, &megalith_kernel_calibrate_topk_128,
         &megalith_kernel_calibrate_topk_256, &megalith_kernel_calibrate_topk_512})
     check(*kernel, {.rounds = 3, .warmup = 1}, 0);
+}
+
+TEST_CASE("a poller sweeps words that are there, beside a stream or alone", "[calibrate]") {
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed)
+    for (uint32_t window : {0u, 2u}) {
+      INFO("seed " << seed << ", window " << window);
+      Bench bench(16);
+      Job job = {.rounds = 8, .warmup = 2, .window = window, .burst = 3, .zeros = 1};
+      job.piece = window ? 2048 : 0;
+      if (auto error = bench.run(megalith_kernel_sweep, job, seed))
+        FAIL(llvm::toString(std::move(error)));
+      for (int sm = 0; sm < kSms; ++sm) {
+        const Sample &sample = bench.samples[size_t(sm)];
+        CHECK(sample.wrong == 0);
+        CHECK(sample.end >= sample.begin);
+        CHECK((sample.pieces > 0) == (window > 0));
+      }
+    }
+}
+
+TEST_CASE("parts of stages end, and each has its time", "[calibrate]") {
+  const int dense[] = {1, 2, 3, 6}; // parts of kNormParts .. kEpilogueParts
+  for (const auto *kernel : {&megalith_kernel_dense_rows1, &megalith_kernel_dense_rows8})
+    for (uint32_t what = 0; what < 4; ++what) {
+      Bench bench(16);
+      if (auto error = bench.run(*kernel, {.rounds = 4, .warmup = 1, .stride = what}, what))
+        FAIL(llvm::toString(std::move(error)));
+      for (int sm = 0; sm < kSms; ++sm) {
+        const Sample &sample = bench.samples[size_t(sm)];
+        CHECK(sample.wrong == 0);
+        CHECK(sample.sum[7] > 0);
+        uint64_t parts = 0;
+        for (int i = 0; i < 6; ++i) {
+          parts += sample.sum[i];
+          if (i >= dense[what])
+            CHECK(sample.sum[i] == 0);
+        }
+        CHECK(parts <= sample.sum[7]);
+      }
+    }
+  for (const auto *kernel : {&megalith_kernel_attention_rows1, &megalith_kernel_attention_rows8}) {
+    for (uint32_t pieces : {0u, 1u, 9u})
+      for (uint32_t walk : {0u, 1u})
+        check(*kernel,
+              {.rounds = 3, .warmup = 1, .burst = pieces, .walk = walk, .stride = kAttentionParts},
+              0);
+    check(*kernel, {.rounds = 3, .warmup = 1, .stride = kMergeTile}, 0);
+  }
 }

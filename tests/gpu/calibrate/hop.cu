@@ -31,3 +31,18 @@ HOP(16k_chunks, 4096, chunks)
 HOP(16k_chunks_hint, 4096, chunks_hint)
 HOP(16k_tight, 4096, tight)
 HOP(16k_tight_hint, 4096, tight_hint)
+
+#define ROWS_HOP(NAME, WIDTH, ROWS)                                                                \
+  MEGALITH_KERNEL(calibrate_hop_##NAME##_emitted_rows##ROWS) {                                     \
+    using megalith::calibrate::Polling;                                                            \
+    megalith::calibrate::Hop<128, WIDTH, Polling::emitted, 1, ROWS>::run(args);                    \
+  }
+
+ROWS_HOP(4k, 1024, 1)
+ROWS_HOP(4k, 1024, 2)
+ROWS_HOP(4k, 1024, 4)
+ROWS_HOP(4k, 1024, 8)
+ROWS_HOP(8k, 2048, 1)
+ROWS_HOP(8k, 2048, 2)
+ROWS_HOP(8k, 2048, 4)
+ROWS_HOP(8k, 2048, 8)

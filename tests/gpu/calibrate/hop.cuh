@@ -14,6 +14,7 @@
 #pragma once
 
 #include "codegen/device/exchange.cuh"
+#include "codegen/device/gather.cuh"
 #include "codegen/device/gemv.cuh"
 #include "tests/gpu/calibrate/stream.cuh"
 #include "tests/gpu/calibrate/tight.cuh"
@@ -30,22 +31,24 @@ enum class Polling {
   tight_one,      ///< as `one`, by poll_tight
   tight_one_hint, ///< as `hint`, by poll_tight
   tight,          ///< as `chunks`, by poll_tight, job.pause ns between two looks
-  tight_hint      ///< as `chunks_hint`, by poll_tight
+  tight_hint,     ///< as `chunks_hint`, by poll_tight
+  emitted         ///< as emitted kernels do (poll_chunk): as `chunks`, by gather_words
 };
 
-/// Sms SMs exchange Width words (Width / Sms is a multiple of 8). Every word is published in Copies
-/// places, and SM s polls those of copy s % Copies: so many fewer SMs read the same line.
-template <int Sms, int Width, Polling P, int Copies = 1> struct Hop {
+/// Sms SMs exchange Width words (Width / Sms is a multiple of 8) of RowCount rows, more than one
+/// only by `emitted`. Every word is published in Copies places, and SM s polls those of copy s %
+/// Copies: so many fewer SMs read the same line.
+template <int Sms, int Width, Polling P, int Copies = 1, int RowCount = 1> struct Hop {
   struct Config {
-    static constexpr int kSms = Sms, kRows = 1, kEdges = 10;
+    static constexpr int kSms = Sms, kRows = RowCount, kEdges = 10;
   };
   using Cta = megalith::Cta<Config>;
   // Rows of their own for every hop: nothing is re-armed.
-  using X = Words<kWords, kMostHops * Copies, Width, 2>;
-  using Xs = Rows<0, 1, 2 * Width>;
+  using X = Words<kWords, kMostHops * Copies * RowCount, Width, 2>;
+  using Xs = Rows<0, RowCount, 2 * Width>;
   using Parts = Part<(Xs::kBytes + 127) / 128 * 128, 2>;
   static constexpr uint32_t kRing = (Parts::kOffset + Parts::kBytes + 127) / 128 * 128;
-  static constexpr int kSlots = Width > 2048 ? 10 : 11;
+  static constexpr int kSlots = Width * RowCount > 4096 ? 6 : Width *RowCount > 2048 ? 10 : 11;
   using R = Ring<kRing, kSlots, kPieceBytes>;
   using Resident = Ring<kRing + R::kBytes, 1, kPieceBytes>;
   static constexpr uint32_t kBars = Resident::kOffset + Resident::kBytes, kDone = kBars + 256;
@@ -54,11 +57,14 @@ template <int Sms, int Width, Polling P, int Copies = 1> struct Hop {
   static constexpr int kShare = Width / Sms;
   static constexpr bool kTightOne = P == Polling::tight_one || P == Polling::tight_one_hint;
   static constexpr bool kTight = P == Polling::tight || P == Polling::tight_hint;
-  static constexpr bool kAlone = P == Polling::chunks || P == Polling::tight; // no poller
-  static constexpr bool kChunks = P == Polling::chunks || P == Polling::chunks_hint || kTight;
+  static constexpr bool kEmitted = P == Polling::emitted;
+  static constexpr bool kAlone = P == Polling::chunks || P == Polling::tight || kEmitted;
+  static constexpr bool kChunks =
+      P == Polling::chunks || P == Polling::chunks_hint || kTight || kEmitted;
   static constexpr bool kHint = P == Polling::hint || P == Polling::chunks_hint ||
                                 P == Polling::tight_hint || P == Polling::tight_one_hint;
   static_assert(kShare % 8 == 0 && kSmem <= 232448);
+  static_assert(RowCount == 1 || (kEmitted && Copies == 1));
 
   struct w_full : MbarrierEdge<0, kBars, kSlots, 1> {
     static constexpr char kName[] = "w_full";
@@ -85,9 +91,9 @@ template <int Sms, int Width, Polling P, int Copies = 1> struct Hop {
     static constexpr char kName[] = "words";
   };
 
-  /// The row that this SM polls.
+  /// The (first) row that this SM polls.
   static MEGALITH_DEVICE int row(const Cta &cta, uint32_t hop) {
-    return static_cast<int>(hop) * Copies + cta.sm % Copies;
+    return static_cast<int>(hop) * Copies * RowCount + cta.sm % Copies;
   }
 
   /// Streams until the hops are over; nobody but this warp looks at the pieces.
@@ -186,7 +192,19 @@ template <int Sms, int Width, Polling P, int Copies = 1> struct Hop {
     constexpr int kMine = Width / 8;
     if (!kAlone)
       wait<x_full>(cta);
-    if constexpr (kTight) {
+    if constexpr (kEmitted) {
+      // poll_chunk, of rows of this hop's own.
+      constexpr int kVectors = kMine / 4, kItems = RowCount * kVectors, kEach = (kItems + 31) / 32;
+      refill<Xs>(cta);
+      gather_words<words, (kEach < 8 ? kEach : 8)>(
+          cta, kItems, set_of<X>(cta, 0) + row(cta, hop) * Width + kMine * cta.role_warp,
+          [&](int i) { return i / kVectors * (Width / 4) + i % kVectors; },
+          [&](int i, const u32x4 &v) {
+            platform::st_shared(
+                Xs::row(cta, i / kVectors) + 4 * kMine * cta.role_warp + 16 * (i % kVectors), v);
+          });
+      platform::warp_sync();
+    } else if constexpr (kTight) {
       poll_tight<kMine / 128>(cta, words::kId,
                               set_of<X>(cta, 0) + row(cta, hop) * Width + kMine * cta.role_warp,
                               cta.smem + Xs::kOffset + 4 * kMine * cta.role_warp, job.pause);
@@ -276,9 +294,9 @@ template <int Sms, int Width, Polling P, int Copies = 1> struct Hop {
       const Fragment sum = sum_chunks<Parts>(cta, place);
       release<p_free>(cta);
       const uint32_t made = pair_word(sum.v[0], sum.v[2]) & job.mask;
-      for (int i = cta.lane; i < kShare * Copies; i += 32) {
+      for (int i = cta.lane; i < kShare * Copies * RowCount; i += 32) {
         const int at = cta.sm * kShare + i % kShare;
-        publish<words>(cta, hop * Copies + i / kShare, at, hop_word(hop, at) ^ made);
+        publish<words>(cta, hop * Copies * RowCount + i / kShare, at, hop_word(hop, at) ^ made);
       }
       if (stamp)
         published += platform::now_ns();

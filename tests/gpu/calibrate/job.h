@@ -24,6 +24,22 @@ enum PairVariant : uint32_t {
   kWholeSector, ///< the same with the word's whole sector, 32 B by eight lanes
 };
 
+/// job.stride of the kernels of parts.cuh: what they time, in parts.
+enum TimedPart : uint32_t {
+  kNormParts,      ///< norm
+  kTopKParts,      ///< select, group
+  kProductParts,   ///< first piece, three more, store
+  kEpilogueParts,  ///< chunks, words, residual, glu, down, combine: the epilogue's
+  kMergeTile,      ///< splits: the epilogue's
+  kAttentionParts, ///< prepare, begin, job.burst pieces, tail and finish, publish, append;
+                   ///< job.walk: no new position
+};
+inline constexpr int kTimedParts = 6;
+
+/// job.variant of these: how much other code runs before each round.
+enum Heat : uint32_t { kWarm, kNear, kFar };
+inline constexpr int kNearKb = 80, kFarKb = 192;
+
 /// Parameters of one launch; a kernel's head says which it reads.
 struct Job {
   uint32_t sms;     ///< CTAs of the launch

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "codegen/device/gemv.cuh"
+#include "tests/gpu/calibrate/code.cuh"
 #include "tests/gpu/calibrate/stream.cuh"
 
 namespace megalith::calibrate {
@@ -20,7 +21,8 @@ struct clock_got : MbarrierEdge<1, kClockBars, kClockSlots, 1> {
 };
 
 /// For job.pause ns every SM counts its clocks: with job.variant its consumers multiply all the
-/// time, with job.window its producer streams.
+/// time, or with job.stride the product of a piece every so many ns; with job.window its producer
+/// streams.
 /// Sample: [0] clocks, [1] ns of the same time.
 MEGALITH_DEVICE void clocks(const LaunchArgs &args) {
   Cta<ClockConfig> cta(args);
@@ -50,8 +52,8 @@ MEGALITH_DEVICE void clocks(const LaunchArgs &args) {
   } else if (cta.role == Role::consumer && job.variant) {
     // Whatever the stream brings: operands that change, as in a decode step.
     float sum[4] = {};
-    while (!platform::any_sync(over()))
-      for (int i = 0; i < 16; ++i)
+    for (uint32_t pieces = 1; !platform::any_sync(over()); ++pieces) {
+      for (int i = 0; i < (job.stride ? 1 : 16); ++i)
         platform::mma_k_loop(sum, {.steps = 4,
                                    .a = cta.smem + (i % kClockSlots) * kPieceBytes +
                                         2048 * (cta.lane / 4) + 16 * (cta.lane % 4),
@@ -62,17 +64,13 @@ MEGALITH_DEVICE void clocks(const LaunchArgs &args) {
                                    .b = cta.smem + 8 * cta.lane,
                                    .b_stride = 256,
                                    .b_valid = true});
+      while (job.stride && platform::now_ns() - begin < uint64_t{pieces} * job.stride)
+        ;
+    }
     if (sum[0] == 12345.0f) // keeps the products
       report(cta, &sample_of(cta)->sum[2], 1);
   }
 }
-
-// 64 instructions of 16 B: four independent chains.
-#define MEGALITH_CODE_64B                                                                          \
-  "fma.rn.f32 %0, %0, %4, %4;\n\tfma.rn.f32 %1, %1, %4, %4;\n\t"                                   \
-  "fma.rn.f32 %2, %2, %4, %4;\n\tfma.rn.f32 %3, %3, %4, %4;\n\t"
-#define MEGALITH_CODE_256B MEGALITH_CODE_64B MEGALITH_CODE_64B MEGALITH_CODE_64B MEGALITH_CODE_64B
-#define MEGALITH_CODE_1K MEGALITH_CODE_256B MEGALITH_CODE_256B MEGALITH_CODE_256B MEGALITH_CODE_256B
 
 /// One warp an SM runs Kilobytes KB of code that has no jump, twice; the rest of the CTA sleeps.
 /// Sample: ns of [0] the first pass, [1] the second.
