@@ -3,6 +3,7 @@
 #include "models/ConfigReader.h"
 #include "models/JsonText.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
 #include <algorithm>
@@ -98,6 +99,71 @@ bool ConfigReader::booleanOr(StringRef key, bool absent) {
     return *boolean;
   fail(key, "true or false", describe(*value), "correct the value");
   return absent;
+}
+
+const json::Array *ConfigReader::list(StringRef key, size_t length) {
+  const json::Value *value = find(key);
+  if (!value)
+    return nullptr;
+  const json::Array *array = value->getAsArray();
+  if (array && array->size() == length)
+    return array;
+  fail(key, formatv("a list of {0} entries, one a layer", length).str(),
+       array ? formatv("{0}", array->size()).str() : describe(*value), "correct the list");
+  return nullptr;
+}
+
+std::vector<std::string> ConfigReader::strings(StringRef key, size_t length,
+                                               ArrayRef<StringRef> values, StringRef mend) {
+  std::vector<std::string> result;
+  const json::Array *array = list(key, length);
+  if (!array)
+    return result;
+  for (const json::Value &entry : *array) {
+    auto text = entry.getAsString();
+    if (!text || !is_contained(values, *text)) {
+      fail(key, "entries among " + join(values, ", "), describe(entry), mend);
+      return {};
+    }
+    result.push_back(text->str());
+  }
+  return result;
+}
+
+std::vector<double> ConfigReader::numbers(StringRef key, size_t length) {
+  std::vector<double> result;
+  const json::Array *array = list(key, length);
+  if (!array)
+    return result;
+  for (const json::Value &entry : *array) {
+    std::optional<double> number = entry.getAsNumber();
+    if (!number || !std::isfinite(*number) || *number < 0) {
+      fail(key, "finite numbers of at least 0", describe(entry), "correct the value");
+      return {};
+    }
+    result.push_back(*number);
+  }
+  return result;
+}
+
+std::vector<std::string> ConfigReader::anyStrings(StringRef key) {
+  std::vector<std::string> result;
+  const json::Value *value = find(key);
+  if (!value)
+    return result;
+  const json::Array *array = value->getAsArray();
+  if (!array) {
+    fail(key, "a list of strings", describe(*value), "correct the value");
+    return result;
+  }
+  for (const json::Value &entry : *array) {
+    if (!entry.getAsString()) {
+      fail(key, "a list of strings", describe(entry), "correct the value");
+      return {};
+    }
+    result.push_back(entry.getAsString()->str());
+  }
+  return result;
 }
 
 const json::Object *ConfigReader::object(StringRef key) {

@@ -7,6 +7,7 @@
 #include "llvm/Support/JSON.h"
 
 #include <string>
+#include <vector>
 
 namespace megalith::models {
 
@@ -26,6 +27,13 @@ public:
   /// A finite number above zero.
   double positiveOr(llvm::StringRef key, double absent);
   bool booleanOr(llvm::StringRef key, bool absent);
+  /// A list of `length` strings, each one of `values`; the same of finite numbers of at least 0.
+  /// Empty if the field is absent or wrong.
+  std::vector<std::string> strings(llvm::StringRef key, size_t length,
+                                   llvm::ArrayRef<llvm::StringRef> values, llvm::StringRef mend);
+  std::vector<double> numbers(llvm::StringRef key, size_t length);
+  /// A list of any number of strings; empty if the field is absent or wrong.
+  std::vector<std::string> anyStrings(llvm::StringRef key);
 
   bool has(llvm::StringRef key) const;
   /// The object under `key`, or null; an error if it is there and something else.
@@ -59,6 +67,8 @@ public:
 private:
   /// The value of `key`, null if absent; marks it as read.
   const llvm::json::Value *find(llvm::StringRef key);
+  /// The list under `key` of this length, or null; an error if it is there and something else.
+  const llvm::json::Array *list(llvm::StringRef key, size_t length);
 
   const llvm::json::Object &fields;
   std::string source;

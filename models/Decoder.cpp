@@ -138,7 +138,8 @@ std::pair<Value, Value> buildAttention(StepBuilder &b, Value stream, Value kv, b
   double scale = 1.0 / std::sqrt(static_cast<double>(c.headDim));
   Value o = moe::AttentionOp::create(builder, b.loc("layer.self_attn.attention"), qType,
                                      rope.getQOut(), kv, c.heads, scale, moe::AttentionMask::Full,
-                                     /*extent=*/IntegerAttr(), /*sinks=*/FlatSymbolRefAttr());
+                                     /*extent=*/IntegerAttr(), /*sinks=*/FlatSymbolRefAttr(),
+                                     /*score_bound=*/FloatAttr());
 
   auto wo = b.weight("o_proj", {c.hidden, qWidth}, "model.layers.{layer}.self_attn.o_proj.weight");
   Value a = moe::LinearOp::create(builder, b.loc("layer.self_attn.o_proj"), stream.getType(), o,

@@ -5,7 +5,7 @@
 namespace megalith::models {
 
 llvm::ArrayRef<const Family *> families() {
-  static const Family *const all[] = {&kMixtral, &kQwen3Moe};
+  static const Family *const all[] = {&kMixtral, &kMuseSpark, &kQwen3Moe};
   return all;
 }
 

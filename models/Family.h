@@ -9,6 +9,13 @@ namespace megalith::models {
 
 class StepBuilder;
 
+/// Something that public sources settle in different ways: a name, what it may be, the default
+/// first.
+struct Choice {
+  llvm::StringRef name;
+  llvm::ArrayRef<llvm::StringRef> values;
+};
+
 /// A new family is a new file that defines one of these, a declaration here, and a line in
 /// Families.cpp.
 struct Family {
@@ -18,9 +25,14 @@ struct Family {
   void (*read)(ConfigReader &reader, ModelConfig &config);
   /// Builds the model's functions from a config that `read` accepted.
   void (*build)(StepBuilder &builder);
+  llvm::ArrayRef<Choice> choices = {};
+  /// Reads a hf_quant_config.json for a config that `read` accepted; null: there are no quantised
+  /// checkpoints of this family.
+  void (*readQuantization)(ConfigReader &reader, ModelConfig &config) = nullptr;
 };
 
 extern const Family kMixtral;
+extern const Family kMuseSpark;
 extern const Family kQwen3Moe;
 
 /// All families, by model type in alphabetical order.

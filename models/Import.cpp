@@ -38,8 +38,60 @@ static const Family *findFamily(ConfigReader &reader, const json::Object &object
   return nullptr;
 }
 
+/// The family's choices: the defaults, changed by `given`.
+static Error readChoices(const Family &family, const ImportOptions &options, ModelConfig &config) {
+  SmallVector<StringRef> names;
+  for (const Choice &choice : family.choices) {
+    names.push_back(choice.name);
+    config.choices[choice.name.str()] = choice.values.front().str();
+  }
+  for (const auto &[name, value] : options.choices) {
+    const Choice *choice = find_if(family.choices, [&](const Choice &c) { return c.name == name; });
+    if (choice == family.choices.end())
+      return createStringError(
+          formatv("{0}: choice {1}: expected {2} but got {1}={3}; see models/README.md",
+                  config.source, name,
+                  names.empty() ? "no choices for " + config.modelType
+                                : "one of " + join(names, ", ") + " for " + config.modelType,
+                  value));
+    if (!is_contained(choice->values, value))
+      return createStringError(formatv("{0}: choice {1}: expected one of {2} but got {3}; see "
+                                       "models/README.md",
+                                       config.source, name, join(choice->values, ", "), value));
+    config.choices[name] = value;
+  }
+  return Error::success();
+}
+
+/// Which weights are quantised, from hf_quant_config.json.
+static Error readQuantization(const Family &family, const ImportOptions &options,
+                              ModelConfig &config) {
+  if (!options.quantization.empty()) {
+    if (!family.readQuantization)
+      return createStringError(formatv("{0}: expected no quantisation for {1} but got one; give "
+                                       "the config of the checkpoint before quantisation",
+                                       options.quantizationSource, config.modelType));
+    Expected<json::Object> object =
+        parseJsonObject(options.quantization, options.quantizationSource);
+    if (!object)
+      return object.takeError();
+    ConfigReader reader(*object, options.quantizationSource);
+    family.readQuantization(reader, config);
+    reader.expectNoOthers("hf_quant_config.json");
+    if (Error error = reader.takeError())
+      return error;
+  }
+  config.nvfp4Activations = options.nvfp4Activations;
+  if (options.nvfp4Activations && !is_contained(config.nvfp4Experts, true))
+    return createStringError(formatv("{0}: NVFP4 activations: expected experts with NVFP4 weights "
+                                     "but got none; give the checkpoint's hf_quant_config.json",
+                                     config.source));
+  return Error::success();
+}
+
 /// Parses, and says which family it was.
-static Expected<std::pair<ModelConfig, const Family *>> read(StringRef text, StringRef source) {
+static Expected<std::pair<ModelConfig, const Family *>> read(StringRef text, StringRef source,
+                                                             const ImportOptions &options) {
   Expected<json::Object> object = parseJsonObject(text, source);
   if (!object)
     return object.takeError();
@@ -49,16 +101,20 @@ static Expected<std::pair<ModelConfig, const Family *>> read(StringRef text, Str
   if (family) {
     config.modelType = family->modelType.str();
     config.source = source.str();
+    if (Error error = readChoices(*family, options, config))
+      return error;
     family->read(reader, config);
     reader.expectNoOthers(family->modelType);
   }
   if (Error error = reader.takeError())
     return error;
+  if (Error error = readQuantization(*family, options, config))
+    return error;
   return std::pair(std::move(config), family);
 }
 
-Expected<ModelConfig> parseConfig(StringRef text, StringRef source) {
-  auto result = read(text, source);
+Expected<ModelConfig> parseConfig(StringRef text, StringRef source, const ImportOptions &options) {
+  auto result = read(text, source, options);
   if (!result)
     return result.takeError();
   return std::move(result->first);
@@ -80,7 +136,7 @@ static Error checkOptions(const ImportOptions &options, const ModelConfig &confi
 Expected<mlir::OwningOpRef<mlir::ModuleOp>> importConfig(mlir::MLIRContext &context, StringRef text,
                                                          StringRef source,
                                                          const ImportOptions &options) {
-  auto result = read(text, source);
+  auto result = read(text, source, options);
   if (!result)
     return result.takeError();
   const auto &[config, family] = *result;

@@ -13,6 +13,8 @@
 #include "mlir/IR/OwningOpRef.h"
 #include "llvm/Support/Error.h"
 
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace megalith::models {
@@ -22,10 +24,17 @@ struct ImportOptions {
   int64_t rows = 1;
   /// Most positions of a sequence; 0: the config's max_position_embeddings.
   int64_t maxContext = 0;
+  /// Text of the checkpoint's hf_quant_config.json, and its name for messages; "": bf16 weights.
+  std::string quantization, quantizationSource;
+  /// Quantise the experts' inputs to NVFP4 where their weights are NVFP4.
+  bool nvfp4Activations = false;
+  /// Named choices of the family (models/README.md): name, value.
+  std::vector<std::pair<std::string, std::string>> choices;
 };
 
 /// Checks a config's text and reads it. `source` names the file in messages.
-llvm::Expected<ModelConfig> parseConfig(llvm::StringRef text, llvm::StringRef source);
+llvm::Expected<ModelConfig> parseConfig(llvm::StringRef text, llvm::StringRef source,
+                                        const ImportOptions &options = {});
 
 /// Builds the module (weights, @embed, a function per kind of layer, @head, moe.step @decode),
 /// which verifies. Loads the dialects it needs into `context`. See ir/moe/MoeBase.td for its shape.

@@ -10,7 +10,7 @@ namespace megalith::models {
 
 StepBuilder::StepBuilder(MLIRContext &context, const ModelConfig &config, int64_t rows,
                          int64_t positions)
-    : config(config), builder(&context), rows(rows),
+    : config(config), builder(&context), rows(rows), positions(positions),
       kvType(moe::KVType::get(&context, config.kvHeads, config.headDim, builder.getBF16Type(),
                               positions, /*window=*/0)),
       module(ModuleOp::create(loc("module"))) {}
@@ -29,8 +29,14 @@ RankedTensorType StepBuilder::f32(int64_t rows, int64_t columns) {
   return RankedTensorType::get({rows, columns}, builder.getF32Type());
 }
 
+RankedTensorType StepBuilder::streamType() {
+  return config.f32Residual ? f32(rows, config.hidden) : bf16(rows, config.hidden);
+}
+
 FlatSymbolRefAttr StepBuilder::weight(StringRef symbol, ArrayRef<int64_t> shape,
-                                      StringRef checkpoint) {
+                                      StringRef checkpoint, Type format, moe::PartAttr part) {
+  if (module->lookupSymbol<moe::WeightOp>(symbol))
+    return FlatSymbolRefAttr::get(builder.getContext(), symbol);
   // All weights stand in front of all functions.
   OpBuilder::InsertionGuard guard(builder);
   Block *body = module->getBody();
@@ -39,8 +45,9 @@ FlatSymbolRefAttr StepBuilder::weight(StringRef symbol, ArrayRef<int64_t> shape,
     builder.setInsertionPointToEnd(body);
   else
     builder.setInsertionPoint(*functions.begin());
-  moe::WeightOp::create(builder, loc(checkpoint), symbol, shape, builder.getBF16Type(), checkpoint,
-                        /*shard=*/moe::ShardAttr());
+  moe::WeightOp::create(builder, loc(checkpoint), symbol, shape,
+                        format ? format : builder.getBF16Type(), checkpoint,
+                        /*shard=*/moe::ShardAttr(), part);
   return FlatSymbolRefAttr::get(builder.getContext(), symbol);
 }
 
@@ -61,18 +68,17 @@ void StepBuilder::functionReturn(ValueRange values) {
   func::ReturnOp::create(builder, builder.getBlock()->getParentOp()->getLoc(), values);
 }
 
-void StepBuilder::embed(StringRef checkpoint) {
+void StepBuilder::embed(StringRef checkpoint, Body after) {
   FlatSymbolRefAttr table = weight("embed_tokens", {config.vocab, config.hidden}, checkpoint);
-  RankedTensorType stream = bf16(rows, config.hidden);
   Type tokens = RankedTensorType::get({rows}, builder.getI32Type());
-  Block *body = function("embed", tokens, stream);
-  Value result = moe::EmbedOp::create(builder, loc("embed_tokens"), stream, body->getArgument(0),
-                                      table.getValue());
-  functionReturn(result);
+  Block *body = function("embed", tokens, streamType());
+  Value result = moe::EmbedOp::create(builder, loc("embed_tokens"), bf16(rows, config.hidden),
+                                      body->getArgument(0), table.getValue());
+  functionReturn(after ? after(result) : result);
 }
 
-void StepBuilder::layer(StringRef symbol, LayerBody make) {
-  SmallVector<Type> types = {bf16(rows, config.hidden), kvType};
+void StepBuilder::layer(StringRef symbol, moe::KVType kvType, LayerBody make) {
+  SmallVector<Type> types = {streamType(), kvType};
   Block *body = function(symbol, types, types);
   auto [stream, kv] = make(body->getArgument(0), body->getArgument(1));
   functionReturn({stream, kv});
@@ -81,19 +87,29 @@ void StepBuilder::layer(StringRef symbol, LayerBody make) {
 void StepBuilder::head(StringRef normCheckpoint, StringRef headCheckpoint) {
   FlatSymbolRefAttr gain = weight("final_norm", {config.hidden}, normCheckpoint);
   FlatSymbolRefAttr matrix = weight("lm_head", {config.vocab, config.hidden}, headCheckpoint);
-  RankedTensorType logits = f32(rows, config.vocab);
-  Block *body = function("head", bf16(rows, config.hidden), logits);
-  Value x = rmsNorm(body->getArgument(0), gain, "norm");
-  Value result = moe::LmHeadOp::create(builder, loc("lm_head"), logits, x, matrix.getValue(),
-                                       /*bias=*/FlatSymbolRefAttr(), /*multiplier=*/1.0,
-                                       /*softcap=*/FloatAttr(), /*valid_vocab=*/IntegerAttr());
-  functionReturn(result);
+  head([&](Value stream) {
+    Value x = rmsNorm(stream, gain, "norm");
+    return moe::LmHeadOp::create(builder, loc("lm_head"), f32(rows, config.vocab), x,
+                                 matrix.getValue(), /*bias=*/FlatSymbolRefAttr(),
+                                 /*multiplier=*/1.0, /*softcap=*/FloatAttr(),
+                                 /*valid_vocab=*/IntegerAttr());
+  });
+}
+
+void StepBuilder::head(Body make) {
+  Block *body = function("head", streamType(), f32(rows, config.vocab));
+  functionReturn(make(body->getArgument(0)));
 }
 
 void StepBuilder::step(StringRef layerSymbol) {
+  step(std::vector<std::string>(size_t(config.layers), layerSymbol.str()));
+}
+
+void StepBuilder::step(ArrayRef<std::string> layerSymbols) {
   builder.setInsertionPointToEnd(module->getBody());
-  MLIRContext *context = builder.getContext();
-  SmallVector<Attribute> layers(config.layers, FlatSymbolRefAttr::get(context, layerSymbol));
+  SmallVector<Attribute> layers;
+  for (const std::string &symbol : layerSymbols)
+    layers.push_back(FlatSymbolRefAttr::get(builder.getContext(), symbol));
   moe::StepOp::create(builder, loc("decode"), "decode", "embed", builder.getArrayAttr(layers),
                       "head");
 }

@@ -14,8 +14,9 @@
 namespace megalith::models {
 
 /// Names and shapes for the operations of the moe dialect, in the words of a ModelConfig. Families
-/// compose these; every activation is bf16 (`spec/models.md` section 1b). `where` becomes an
-/// operation's location: "layer.self_attn.q_proj", in the config's file.
+/// compose these; activations are bf16 unless said otherwise (`spec/models.md` section 1b), the
+/// residual stream as the config says. `where` becomes an operation's location:
+/// "layer.self_attn.q_proj", in the config's file.
 class StepBuilder {
 public:
   StepBuilder(mlir::MLIRContext &context, const ModelConfig &config, int64_t rows,
@@ -24,24 +25,33 @@ public:
   const ModelConfig &config;
   mlir::OpBuilder builder;
 
-  /// Defines a weight at module level and names it. All weights here are bf16.
+  /// Defines a weight at module level and names it; kinds of layer that share a weight define it
+  /// once. `format`: bf16 if null. `part`: none if null.
   mlir::FlatSymbolRefAttr weight(llvm::StringRef symbol, llvm::ArrayRef<int64_t> shape,
-                                 llvm::StringRef checkpoint);
+                                 llvm::StringRef checkpoint, mlir::Type format = {},
+                                 moe::PartAttr part = {});
 
   mlir::RankedTensorType bf16(int64_t rows, int64_t columns);
   mlir::RankedTensorType f32(int64_t rows, int64_t columns);
+  /// The residual stream's type.
+  mlir::RankedTensorType streamType();
   mlir::Location loc(llvm::StringRef where);
 
-  /// @embed: the embedding row of each token.
-  void embed(llvm::StringRef checkpoint);
+  /// @embed: the embedding row of each token, then what `after` makes of it (nothing, if null).
+  using Body = llvm::function_ref<mlir::Value(mlir::Value)>;
+  void embed(llvm::StringRef checkpoint, Body after = nullptr);
   /// A layer function; `body` maps residual and cache to their successors.
   using LayerBody =
       llvm::function_ref<std::pair<mlir::Value, mlir::Value>(mlir::Value stream, mlir::Value kv)>;
-  void layer(llvm::StringRef symbol, LayerBody body);
+  void layer(llvm::StringRef symbol, LayerBody body) { layer(symbol, kvType, body); }
+  void layer(llvm::StringRef symbol, moe::KVType kv, LayerBody body);
   /// @head: RMS norm, then the vocabulary's logits.
   void head(llvm::StringRef normCheckpoint, llvm::StringRef headCheckpoint);
-  /// moe.step @decode of the same layer throughout.
+  /// @head: `body` maps the residual to logits [R, V].
+  void head(Body body);
+  /// moe.step @decode of the same layer throughout, or of these.
   void step(llvm::StringRef layerSymbol);
+  void step(llvm::ArrayRef<std::string> layerSymbols);
 
   /// RMS norm of the rows with the config's eps.
   mlir::Value rmsNorm(mlir::Value x, mlir::FlatSymbolRefAttr gain, llvm::StringRef where);
@@ -50,6 +60,7 @@ public:
   mlir::OwningOpRef<mlir::ModuleOp> take() { return std::move(module); }
 
   const int64_t rows;
+  const int64_t positions; ///< the most of a sequence
   const moe::KVType kvType;
 
 private:

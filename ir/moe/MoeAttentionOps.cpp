@@ -27,11 +27,25 @@ LogicalResult EmbedOp::verifySymbolUses(SymbolTableCollection &symbols) {
 }
 
 LogicalResult LinearOp::verify() {
-  return expectShape(*this, "result", getResult(), {rows(getInput()), columns(getResult())});
+  int64_t partials = getPartials();
+  if (failed(expectPositive(*this, "partials", partials)) ||
+      failed(expectShape(*this, "result", getResult(), {rows(getInput()), columns(getResult())})))
+    return failure();
+  if (partials == 1)
+    return success();
+  if (getBiasAttr())
+    return emitOpError() << "expected no bias with partials " << partials
+                         << ", where it would be added to every sum, but got one";
+  if (!getResult().getType().getElementType().isF32())
+    return emitOpError() << "expected partial sums of f32 but got " << getResult().getType();
+  if (failed(
+          expectDivides(*this, "partials", partials, "the result's width", columns(getResult()))))
+    return failure();
+  return expectDivides(*this, "partials", partials, "the input's width", columns(getInput()));
 }
 
 LogicalResult LinearOp::verifySymbolUses(SymbolTableCollection &symbols) {
-  int64_t out = columns(getResult());
+  int64_t out = columns(getResult()) / getPartials();
   if (failed(expectWeight(*this, symbols, getWeightAttr(), "weight", {out, columns(getInput())})))
     return failure();
   return expectWeight(*this, symbols, getBiasAttr(), "bias", {out});
@@ -46,14 +60,18 @@ LogicalResult LmHeadOp::verify() {
     if (failed(expectPositive(*this, "softcap", *cap)))
       return failure();
   if (std::optional<int64_t> valid = getValidVocab())
-    if (*valid < 1 || *valid > vocabulary)
-      return emitOpError() << "expected valid_vocab of 1 to " << vocabulary << " but got "
-                           << *valid;
+    if (*valid < 1)
+      return emitOpError() << "expected valid_vocab of at least 1 but got " << *valid;
   return success();
 }
 
 LogicalResult LmHeadOp::verifySymbolUses(SymbolTableCollection &symbols) {
   int64_t out = columns(getResult());
+  // Ids are those of the whole vocabulary, of which a rank may have a part.
+  if (auto weight = symbols.lookupNearestSymbolFrom<WeightOp>(*this, getWeightAttr()))
+    if (std::optional<int64_t> valid = getValidVocab(); valid && *valid > weight.getShape().front())
+      return emitOpError() << "expected valid_vocab of 1 to " << weight.getShape().front()
+                           << " but got " << *valid;
   if (failed(expectWeight(*this, symbols, getWeightAttr(), "weight", {out, columns(getInput())})))
     return failure();
   return expectWeight(*this, symbols, getBiasAttr(), "bias", {out});
@@ -110,7 +128,9 @@ LogicalResult QkNormOp::verify() {
       failed(expectPositive(*this, "eps", getEps())) ||
       failed(expectPresence(*this, "weight of q", !!getQWeightAttr(), kind == NormKind::Rms, when)))
     return failure();
-  return expectPresence(*this, "weight of k", !!getKWeightAttr(), kind == NormKind::Rms, when);
+  if (failed(expectPresence(*this, "weight of k", !!getKWeightAttr(), kind == NormKind::Rms, when)))
+    return failure();
+  return expectPositive(*this, "q_scale", getQScale());
 }
 
 LogicalResult QkNormOp::verifySymbolUses(SymbolTableCollection &symbols) {
@@ -191,6 +211,9 @@ LogicalResult AttentionOp::verify() {
     return failure();
   if (!full && failed(expectPositive(*this, "extent", *getExtent())))
     return failure();
+  if (std::optional<double> bound = getScoreBound())
+    if (failed(expectPositive(*this, "score_bound", *bound)))
+      return failure();
   // A ring that forgets positions can only serve queries that look no further back.
   if (kv.getWindow() > 0 && (full || *getExtent() > kv.getWindow()))
     return emitOpError() << "expected an extent within the cache's window " << kv.getWindow()
@@ -210,6 +233,55 @@ LogicalResult OutputGateOp::verify() {
           expectDivides(*this, "the gate's width", columns(getGate()), "the row's width", width)))
     return failure();
   return expectShape(*this, "result", getResult(), {r, width});
+}
+
+//===----------------------------------------------------------------------===//
+// cast, quantize
+//===----------------------------------------------------------------------===//
+
+LogicalResult CastOp::verify() {
+  return expectShape(*this, "result", getResult(), getInput().getType().getShape());
+}
+
+LogicalResult QuantizeOp::verify() {
+  auto format = cast<BlockFormatType>(getResult().getType().getElementType());
+  int64_t width = columns(getInput());
+  if (failed(expectShape(*this, "result", getResult(), getInput().getType().getShape())) ||
+      failed(expectPresence(*this, "global", !!getGlobalAttr(), !!format.getGlobal(),
+                            format.getGlobal() ? "with a global scale in the format"
+                                               : "without a global scale in the format")))
+    return failure();
+  if (format.getBlockRows() != 1)
+    return emitOpError() << "expected blocks within a row but got blocks of "
+                         << format.getBlockRows() << " rows";
+  if (failed(expectDivides(*this, "the block's width", format.getBlockCols(), "the row's width",
+                           width)))
+    return failure();
+  if (!getIds())
+    return success();
+  if (!getGlobalAttr())
+    return emitOpError()
+           << "expected ids only with a global scale, which they choose, but got some";
+  int64_t pairs = getIds().getType().getNumElements();
+  if (pairs != rows(getInput()))
+    return emitOpError() << "expected ids of as many pairs as there are rows, " << rows(getInput())
+                         << ", but got " << pairs;
+  return success();
+}
+
+LogicalResult QuantizeOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  FlatSymbolRefAttr ref = getGlobalAttr();
+  if (!ref)
+    return success();
+  // One scale an expert, or several; how many experts there are is the weight's own affair.
+  auto weight = symbols.lookupNearestSymbolFrom<WeightOp>(*this, ref);
+  SmallVector<int64_t> shape = weight ? weight.getLocalShape() : SmallVector<int64_t>{0};
+  if (failed(expectWeight(*this, symbols, ref, "global", shape)))
+    return failure();
+  if (shape.size() > 2 || !weight.getFormat().isF32())
+    return emitOpError() << "expected global to be f32 of shape [experts] or [experts, n] but got "
+                         << ref << " of " << weight.getFormat() << ' ' << formatShape(shape);
+  return success();
 }
 
 //===----------------------------------------------------------------------===//
@@ -248,15 +320,40 @@ LogicalResult ResidualOp::verifySymbolUses(SymbolTableCollection &symbols) {
 
 LogicalResult AllGatherOp::verify() {
   int64_t ranks = getRanks();
-  if (failed(expectPositive(*this, "ranks", ranks)))
+  if (failed(expectPositive(*this, "ranks", ranks)) ||
+      failed(expectShape(*this, "result", getResult(),
+                         {rows(getInput()), columns(getInput()) * ranks})))
     return failure();
-  return expectShape(*this, "result", getResult(), {rows(getInput()), columns(getInput()) * ranks});
+  Type in = getInput().getType().getElementType(), out = getResult().getType().getElementType();
+  if ((isa<BlockFormatType>(in) || isa<BlockFormatType>(out)) && in != out)
+    return emitOpError() << "expected a block format to be gathered as it is, " << in
+                         << ", but got " << out;
+  if (auto format = dyn_cast<BlockFormatType>(in))
+    return expectDivides(*this, "the block's width", format.getBlockCols(), "the rank's channels",
+                         columns(getInput()));
+  return success();
 }
 
 LogicalResult AllReduceOp::verify() {
-  if (failed(expectPositive(*this, "ranks", getRanks())))
+  int64_t partials = getPartials();
+  if (failed(expectPositive(*this, "ranks", getRanks())) ||
+      failed(expectPositive(*this, "partials", partials)) ||
+      failed(expectDivides(*this, "partials", partials, "the input's width", columns(getInput()))))
     return failure();
-  return expectShape(*this, "result", getResult(), getInput().getType().getShape());
+  return expectShape(*this, "result", getResult(),
+                     {rows(getInput()), columns(getInput()) / partials});
+}
+
+LogicalResult SquareSumsOp::verify() {
+  int64_t width = columns(getInput());
+  if (failed(expectPositive(*this, "chunk", getChunk())) ||
+      failed(expectDivides(*this, "chunk", getChunk(), "the row's width", width)))
+    return failure();
+  return expectShape(*this, "result", getResult(), {rows(getInput()), width / getChunk()});
+}
+
+LogicalResult SquareSumsOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return expectWeight(*this, symbols, getWeightAttr(), "weight", {columns(getInput())});
 }
 
 } // namespace megalith::moe

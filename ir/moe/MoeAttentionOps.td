@@ -14,7 +14,10 @@ class MOE_WeightedOp<string mnemonic, list<Trait> traits = []>
 
 def MOE_EmbedOp : MOE_WeightedOp<"embed"> {
   let summary = "row of the embedding table for each token, times `multiplier`";
-  let description = "tokens [R]; weight [V, H]; result [R, H].";
+  let description = [{
+    tokens [R]; weight [V, H]; result [R, H]. With a weight that is sharded over the vocabulary, a
+    rank without the token's row gives zeros, so that `all_reduce` completes it.
+  }];
   let arguments = (ins MOE_Tokens:$tokens, FlatSymbolRefAttr:$weight,
       DefaultValuedAttr<MOE_F64, "1.0">:$multiplier);
   let results = (outs MOE_Act:$result);
@@ -28,7 +31,7 @@ def MOE_NormOp : MOE_WeightedOp<"norm"> {
   let description = [{
     x [R, N] -> [R, N]; weight and bias [N] or, over heads, [head_dim]. Kinds and where the weight
     enters: `NormKind`, `Gain`. `rms_input_scaled` rounds x * w to the element type of x first
-    (`spec/muse-spark-open.md` section 2). `rms_weightless` takes no weight, `layer_bias` alone a
+    (`spec/muse-spark-open.md` section 2); a weight r16(1 + w) is rounded before. `rms_weightless` takes no weight, `layer_bias` alone a
     bias. `head_dim` is given exactly when `over` is head.
   }];
   let arguments = (ins MOE_Act:$input, MOE_NormKindAttr:$kind, MOE_F64:$eps,
@@ -66,13 +69,15 @@ def MOE_QkNormOp : MOE_WeightedOp<"qk_norm"> {
   let summary = "norm of queries and keys, per head or over the full width";
   let description = [{
     q [R, heads * head_dim], k [R, kv_heads * head_dim] -> the same; kind rms (both weights: [head_dim]
-    per head, the full width over the row) or rms_weightless.
+    per head, the full width over the row) or rms_weightless. q is multiplied by `q_scale` before it
+    is rounded.
   }];
   let arguments = (ins MOE_Act:$q, MOE_Act:$k, MOE_NormKindAttr:$kind, MOE_I64:$head_dim,
       MOE_F64:$eps, OptionalAttr<FlatSymbolRefAttr>:$q_weight,
       OptionalAttr<FlatSymbolRefAttr>:$k_weight,
       DefaultValuedAttr<MOE_NormOverAttr, "NormOver::Head">:$over,
-      DefaultValuedAttr<MOE_GainAttr, "Gain::Absolute">:$gain);
+      DefaultValuedAttr<MOE_GainAttr, "Gain::Absolute">:$gain,
+      DefaultValuedAttr<MOE_F64, "1.0">:$q_scale);
   let results = (outs MOE_Act:$q_out, MOE_Act:$k_out);
   let assemblyFormat = [{
     $q `,` $k `` $kind (`over` `` $over^)? (`q` `(` $q_weight^ `)`)? (`k` `(` $k_weight^ `)`)?
@@ -120,10 +125,13 @@ def MOE_AttentionOp : MOE_WeightedOp<"attention"> {
     enters the product with v as bf16 (`spec/models.md` section 1b). `extent` is given unless the
     mask is full. `sinks` [heads]: a logit per head that joins the softmax's denominator only.
     A window that no sequence can outgrow is the full mask (canonicalised).
+    `score_bound` (`moe-bound-scores`): |scale * q.k| never exceeds it, and exp of it times any
+    number of keys stays finite in fp32: the running maximum may be left out.
   }];
   let arguments = (ins MOE_Act:$q, MOE_KV:$kv, MOE_I64:$heads, MOE_F64:$scale,
       DefaultValuedAttr<MOE_AttentionMaskAttr, "AttentionMask::Full">:$mask,
-      OptionalAttr<MOE_I64>:$extent, OptionalAttr<FlatSymbolRefAttr>:$sinks);
+      OptionalAttr<MOE_I64>:$extent, OptionalAttr<FlatSymbolRefAttr>:$sinks,
+      OptionalAttr<MOE_F64>:$score_bound);
   let results = (outs MOE_Act:$result);
   let assemblyFormat = [{
     $q `,` $kv `` $mask (`sinks` `(` $sinks^ `)`)? attr-dict
@@ -136,8 +144,9 @@ def MOE_OutputGateOp : MOE_Op<"output_gate", [Pure]> {
   let summary = "x * sigmoid(gate), with one gate per channel, per group of channels, or per row";
   let description = [{
     x [R, N], gate [R, G] with G dividing N -> [R, N]; channel c is scaled by gate c / (N / G).
+    With `round_gate` sigmoid(gate) is rounded to the gate's element type before it multiplies.
   }];
-  let arguments = (ins MOE_Act:$input, MOE_Act:$gate);
+  let arguments = (ins MOE_Act:$input, MOE_Act:$gate, UnitAttr:$round_gate);
   let results = (outs MOE_Act:$result);
   let assemblyFormat = [{
     $input `,` $gate attr-dict `:` type($input) `,` type($gate) `->` type($result)
@@ -147,12 +156,45 @@ def MOE_OutputGateOp : MOE_Op<"output_gate", [Pure]> {
 
 def MOE_LinearOp : MOE_WeightedOp<"linear"> {
   let summary = "x W^T (+ b)";
-  let description = "x [R, K], weight [N, K], bias [N] -> [R, N].";
+  let description = [{
+    x [R, K], weight [N, K], bias [N] -> [R, N]. With `partials` c > 1, of a weight sharded over K:
+    [R, c * N], the sums of the rank's c canonical chunks of K side by side (no bias), which
+    `all_reduce` adds in the order of one rank.
+  }];
   let arguments = (ins MOE_Act:$input, FlatSymbolRefAttr:$weight,
-      OptionalAttr<FlatSymbolRefAttr>:$bias);
+      OptionalAttr<FlatSymbolRefAttr>:$bias, DefaultValuedAttr<MOE_I64, "1">:$partials);
   let results = (outs MOE_Act:$result);
   let assemblyFormat = [{
     $input `weight` `(` $weight `)` (`bias` `(` $bias^ `)`)? attr-dict
+    `:` type($input) `->` type($result)
+  }];
+}
+
+def MOE_CastOp : MOE_Op<"cast", [Pure]> {
+  let summary = "x in another element type: widened exactly, or narrowed with one rounding";
+  let description = "x [R, N] -> [R, N]. To the same type: folds away.";
+  let arguments = (ins MOE_Act:$input);
+  let results = (outs MOE_Act:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
+  let hasFolder = 1;
+}
+
+def MOE_QuantizeOp : MOE_WeightedOp<"quantize"> {
+  let summary = "x in a block format: codes and block scales chosen from x, the global scale given";
+  let description = [{
+    x [R, N] -> [R, N] whose element type is a block format with blocks [1, b]. For NVFP4 with the
+    global scale g: block scale = e4m3(amax of the block / (6 g)), code = e2m1(x / (scale * g)), both
+    to nearest even, saturating; the value is code * scale * g
+    (`spec/muse-spark-open.md` sections 7.2, 7.3). `global` is given exactly if the format has a global
+    scale: a tensor of f32, [E] or [E, n]. g is its largest element or, with `ids` of shape [R / k, k],
+    for row p the largest of expert ids[p / k, p mod k].
+  }];
+  let arguments = (ins MOE_Act:$input, Optional<MOE_Ids>:$ids,
+      OptionalAttr<FlatSymbolRefAttr>:$global);
+  let results = (outs MOE_Quantized:$result);
+  let assemblyFormat = [{
+    $input (`of` $ids^ `:` type($ids))? (`global` `(` $global^ `)`)? attr-dict
     `:` type($input) `->` type($result)
   }];
 }
@@ -162,8 +204,9 @@ def MOE_ResidualOp : MOE_WeightedOp<"residual"> {
   let description = [{
     s [R, H], branches [R, H] -> [R, H] of the type of s, with one rounding; kinds: `ResidualKind`.
     `scale` is given exactly for scaled. For gated, `gate` [H], `temperature` and `floor` give per
-    channel u = gate / temperature, beta = sigmoid(u), alpha = sqrt(max(1 - beta^2, floor)), and
-    there is one branch (`spec/muse-spark-open.md` section 3). Scale 1 is plain (canonicalised).
+    channel u = gate / temperature, beta = sigmoid(u), alpha = sqrt(max(sigmoid(-u) * (1 + beta),
+    floor)), that is sqrt(1 - beta^2) without cancellation, and there is one branch
+    (`spec/muse-spark-open.md` section 3). Scale 1 is plain (canonicalised).
   }];
   let arguments = (ins MOE_Act:$stream, Variadic<MOE_Act>:$branches,
       DefaultValuedAttr<MOE_ResidualKindAttr, "ResidualKind::Plain">:$kind,
@@ -181,7 +224,8 @@ def MOE_LmHeadOp : MOE_WeightedOp<"lm_head"> {
   let summary = "logits over the vocabulary, unrounded";
   let description = [{
     x [R, H], weight [V, H], bias [V] -> f32 [R, V]: z = (x W^T + b) * multiplier, then with
-    `softcap` C: C * tanh(z / C), then ids from `valid_vocab` on are -inf.
+    `softcap` C: C * tanh(z / C), then ids from `valid_vocab` on are -inf. With a weight that is
+    sharded over the vocabulary: the rank's ids.
   }];
   let arguments = (ins MOE_Act:$input, FlatSymbolRefAttr:$weight,
       OptionalAttr<FlatSymbolRefAttr>:$bias, DefaultValuedAttr<MOE_F64, "1.0">:$multiplier,
@@ -194,8 +238,6 @@ def MOE_LmHeadOp : MOE_WeightedOp<"lm_head"> {
 }
 
 class MOE_CollectiveOp<string mnemonic, list<Trait> traits = []> : MOE_Op<mnemonic, traits # [Pure]> {
-  let arguments = (ins MOE_Act:$input, MOE_I64:$ranks);
-  let results = (outs MOE_Act:$result);
   let assemblyFormat = "$input attr-dict `:` type($input) `->` type($result)";
   let hasVerifier = 1;
   let hasFolder = 1;
@@ -203,12 +245,39 @@ class MOE_CollectiveOp<string mnemonic, list<Trait> traits = []> : MOE_Op<mnemon
 
 def MOE_AllGatherOp : MOE_CollectiveOp<"all_gather"> {
   let summary = "channels of all ranks side by side: [R, n] -> [R, n * ranks]";
-  let description = "Rank r's channels are r * n .. (r + 1) * n - 1. One rank: folds away.";
+  let description = [{
+    Rank r's channels are r * n .. (r + 1) * n - 1. Codes and scales of a block format travel as they
+    are, blocks unbroken. One rank: folds away.
+  }];
+  let arguments = (ins MOE_MaybeQuantized:$input, MOE_I64:$ranks);
+  let results = (outs MOE_MaybeQuantized:$result);
 }
 
 def MOE_AllReduceOp : MOE_CollectiveOp<"all_reduce"> {
   let summary = "fp32 sum over ranks in ascending order, rounded once";
-  let description = "[R, n] of f32 partial sums or bf16 -> [R, n]. One rank, same type: folds away.";
+  let description = [{
+    [R, n] of f32 partial sums or bf16 -> [R, n]. With `partials` c: [R, c * n], c sums of each rank
+    (`linear`), added in ascending order of (rank, sum). One rank, one sum, same type: folds away.
+  }];
+  let arguments = (ins MOE_Act:$input, MOE_I64:$ranks,
+      DefaultValuedAttr<MOE_I64, "1">:$partials);
+  let results = (outs MOE_Act:$result);
+}
+
+def MOE_SquareSumsOp : MOE_WeightedOp<"square_sums"> {
+  let summary = "sums of squares of consecutive channels, for a norm over more than one rank";
+  let description = [{
+    x [P, n] -> f32 [P, n / chunk]: sum of t^2 over each `chunk` channels, where t is x or, with
+    `weight` [n], x * weight rounded to the element type of x, as `rms_input_scaled` has it.
+    `expert_norm` takes the gathered sums of all ranks and adds them in ascending order.
+  }];
+  let arguments = (ins MOE_Act:$input, MOE_I64:$chunk, OptionalAttr<FlatSymbolRefAttr>:$weight,
+      DefaultValuedAttr<MOE_GainAttr, "Gain::Absolute">:$gain);
+  let results = (outs MOE_F32:$result);
+  let assemblyFormat = [{
+    $input (`weight` `(` $weight^ `)`)? (`gain` `` $gain^)? attr-dict
+    `:` type($input) `->` type($result)
+  }];
 }
 
 #endif

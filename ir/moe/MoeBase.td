@@ -27,7 +27,8 @@ def Moe_Dialect : Dialect {
     | attention | `norm` `qkv_proj` `qk_norm` `rope` `kv_append` `attention` `output_gate` `linear` `residual` |
     | experts   | `norm` `router` `top_k` `expert_gate_up` `glu` `expert_down` `expert_norm` `combine` `residual` |
     | ends      | `embed` `lm_head` |
-    | ranks     | `all_gather` `all_reduce` |
+    | types     | `cast` `quantize` |
+    | ranks     | `all_gather` `all_reduce` `square_sums` |
 
     Files: `MoeBase.td` (this), `MoeEnums.td`, `MoeTypes.td` (formats, KV handle, attributes),
     `MoeModuleOps.td` (weight, step), `MoeAttentionOps.td`, `MoeExpertOps.td`, `MoeOps.td` (all).
@@ -39,7 +40,7 @@ def Moe_Dialect : Dialect {
       `row * k + slot` is the slot-th expert of that row. Heads lie one after another in a row:
       channel = head * head_dim + d.
     - *Rounding.* Inside an operation all arithmetic is fp32; every result is rounded once, to its
-      element type, where it is defined.
+      element type, where it is defined. The element type may be a block format (`quantize`).
     - *Weights* are referred to by symbol. A matrix is [out, in], as in the checkpoint; a matrix of
       experts is [E, out, in]. An operation sees a weight's local shape (after its sharding).
     - *Position, sequence and token of a row* come from the step descriptor and are not operands.

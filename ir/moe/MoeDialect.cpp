@@ -60,6 +60,12 @@ BlockFormatType BlockFormatType::getFP8Block(MLIRContext *context, Type scale) {
   return get(context, Float8E4M3FNType::get(context), 128, 128, scale, Type());
 }
 
+int64_t BlockFormatType::getBytes(int64_t rows, int64_t cols) {
+  int64_t blocks = llvm::divideCeil(rows, getBlockRows()) * llvm::divideCeil(cols, getBlockCols());
+  int64_t codeBits = rows * cols * getCode().getIntOrFloatBitWidth();
+  return llvm::divideCeil(codeBits, 8) + blocks * getScale().getIntOrFloatBitWidth() / 8;
+}
+
 LogicalResult BlockFormatType::verify(llvm::function_ref<InFlightDiagnostic()> emitError, Type code,
                                       int64_t blockRows, int64_t blockCols, Type scale,
                                       Type global) {
@@ -99,6 +105,15 @@ LogicalResult ShardAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitErr
     return emitError() << "expected dim of at least 0 but got " << dim;
   if (ranks < 1)
     return emitError() << "expected ranks of at least 1 but got " << ranks;
+  return success();
+}
+
+LogicalResult PartAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError, int64_t dim,
+                               int64_t index, int64_t count) {
+  if (dim < 0)
+    return emitError() << "expected dim of at least 0 but got " << dim;
+  if (index < 0 || index >= count)
+    return emitError() << "expected index of 0 to count - 1 but got " << index << " of " << count;
   return success();
 }
 

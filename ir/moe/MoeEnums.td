@@ -57,6 +57,13 @@ def MOE_ResidualKind : MOE_Enum<"ResidualKind", "how branches join the residual 
 ]>;
 def MOE_ResidualKindAttr : MOE_EnumAttr<MOE_ResidualKind, "residual_kind">;
 
+def MOE_RouterPrecision : MOE_Enum<"RouterPrecision", "how a router's products are formed", [
+  I32EnumAttrCase<"F32", 0, "f32">,      // fp32 weights as they are
+  I32EnumAttrCase<"TF32", 1, "tf32">,    // weights rounded to 10 mantissa bits
+  I32EnumAttrCase<"BF16x2", 2, "bf16x2"> // w = r16(w) + r16(w - r16(w)), two bf16 products
+]>;
+def MOE_RouterPrecisionAttr : MOE_EnumAttr<MOE_RouterPrecision, "router_precision">;
+
 def MOE_Score : MOE_Enum<"Score", "expert score from router logits z", [
   I32EnumAttrCase<"Softmax", 0, "softmax">, I32EnumAttrCase<"Sigmoid", 1, "sigmoid">
 ]>;

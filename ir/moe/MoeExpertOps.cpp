@@ -137,6 +137,13 @@ LogicalResult ExpertNormOp::verify() {
   if (failed(expectShape(*this, "result", getResult(), getInput().getType().getShape())) ||
       failed(expectPositive(*this, "eps", getEps())))
     return failure();
+  if (failed(expectPresence(*this, "width", !!getWidthAttr(), !!getSums(),
+                            getSums() ? "with sums" : "without sums")))
+    return failure();
+  if (getSums() &&
+      (failed(expectPositive(*this, "width", *getWidth())) ||
+       failed(expectShape(*this, "sums", getSums(), {rows(getInput()), columns(getSums())}))))
+    return failure();
   return expectPresence(*this, "weight", !!getWeightAttr(), kind != NormKind::RmsWeightless,
                         ("for kind " + stringifyEnum(kind)).str());
 }

@@ -8,13 +8,14 @@ def MOE_RouterOp : MOE_WeightedOp<"router"> {
   let summary = "router logits, fp32 and unrounded";
   let description = [{
     x [R, H], weight [E, H], bias [E] -> [R, E]: (x W^T + b) * multiplier. What becomes of the
-    logits (softmax, sigmoid, ...) is `top_k`'s business.
+    logits (softmax, sigmoid, ...) is `top_k`'s business. `precision`: see `RouterPrecision`.
   }];
   let arguments = (ins MOE_Act:$input, FlatSymbolRefAttr:$weight,
-      OptionalAttr<FlatSymbolRefAttr>:$bias, DefaultValuedAttr<MOE_F64, "1.0">:$multiplier);
+      OptionalAttr<FlatSymbolRefAttr>:$bias, DefaultValuedAttr<MOE_F64, "1.0">:$multiplier,
+      DefaultValuedAttr<MOE_RouterPrecisionAttr, "RouterPrecision::F32">:$precision);
   let results = (outs MOE_F32:$logits);
   let assemblyFormat = [{
-    $input `weight` `(` $weight `)` (`bias` `(` $bias^ `)`)? attr-dict
+    $input `weight` `(` $weight `)` (`bias` `(` $bias^ `)`)? (`as` `` $precision^)? attr-dict
     `:` type($input) `->` type($logits)
   }];
 }
@@ -47,9 +48,10 @@ def MOE_ExpertGateUpOp : MOE_WeightedOp<"expert_gate_up"> {
   let summary = "gate and up projection of every (row, expert) pair";
   let description = [{
     x [R, H], ids [R, k] -> gate, up [P, I]; pair p = row * k + slot uses row p / k and expert
-    ids[row, slot]. Weights [E, I, H], biases [E, I], both or none.
+    ids[row, slot]. Weights [E, I, H], biases [E, I], both or none. The input may be quantised; it
+    then counts with the values that its codes mean.
   }];
-  let arguments = (ins MOE_Act:$input, MOE_Ids:$ids, FlatSymbolRefAttr:$gate_weight,
+  let arguments = (ins MOE_MaybeQuantized:$input, MOE_Ids:$ids, FlatSymbolRefAttr:$gate_weight,
       FlatSymbolRefAttr:$up_weight, OptionalAttr<FlatSymbolRefAttr>:$gate_bias,
       OptionalAttr<FlatSymbolRefAttr>:$up_bias);
   let results = (outs MOE_Act:$gate, MOE_Act:$up);
@@ -78,8 +80,10 @@ def MOE_GluOp : MOE_Op<"glu", [Pure]> {
 
 def MOE_ExpertDownOp : MOE_WeightedOp<"expert_down"> {
   let summary = "down projection of every (row, expert) pair";
-  let description = "x [P, I], ids [R, k] -> [P, H]. Weight [E, H, I], bias [E, H].";
-  let arguments = (ins MOE_Act:$input, MOE_Ids:$ids, FlatSymbolRefAttr:$weight,
+  let description = [{
+    x [P, I], ids [R, k] -> [P, H]. Weight [E, H, I], bias [E, H]. The input may be quantised.
+  }];
+  let arguments = (ins MOE_MaybeQuantized:$input, MOE_Ids:$ids, FlatSymbolRefAttr:$weight,
       OptionalAttr<FlatSymbolRefAttr>:$bias);
   let results = (outs MOE_Act:$result);
   let assemblyFormat = [{
@@ -92,22 +96,26 @@ def MOE_ExpertNormOp : MOE_WeightedOp<"expert_norm"> {
   let summary = "norm of each pair's output, before it is weighted";
   let description = [{
     y [P, H] -> [P, H]; weight [H], shared by all experts. Kind rms, rms_input_scaled or
-    rms_weightless, as in `norm`.
+    rms_weightless, as in `norm`. With `sums` [P, c] of `width` channels in all (`square_sums` of
+    every rank) their sum in ascending order over `width` is the mean square.
   }];
-  let arguments = (ins MOE_Act:$input, MOE_NormKindAttr:$kind, MOE_F64:$eps,
-      OptionalAttr<FlatSymbolRefAttr>:$weight,
-      DefaultValuedAttr<MOE_GainAttr, "Gain::Absolute">:$gain);
+  let arguments = (ins MOE_Act:$input, Optional<MOE_F32>:$sums, MOE_NormKindAttr:$kind,
+      MOE_F64:$eps, OptionalAttr<FlatSymbolRefAttr>:$weight,
+      DefaultValuedAttr<MOE_GainAttr, "Gain::Absolute">:$gain, OptionalAttr<MOE_I64>:$width);
   let results = (outs MOE_Act:$result);
   let assemblyFormat = [{
-    $input `` $kind (`weight` `(` $weight^ `)`)? (`gain` `` $gain^)? attr-dict
+    $input `` $kind (`sums` `(` $sums^ `:` type($sums) `)`)? (`weight` `(` $weight^ `)`)? (`gain` `` $gain^)? attr-dict
     `:` type($input) `->` type($result)
   }];
 }
 
 def MOE_CombineOp : MOE_Op<"combine", [Pure]> {
   let summary = "sum of a row's expert outputs by weight, in slot order";
-  let description = "weights [R, k], y [P, H] -> [R, H]: sum over slots, fp32, rounded once.";
-  let arguments = (ins MOE_F32:$weights, MOE_Act:$input);
+  let description = [{
+    weights [R, k], y [P, H] -> [R, H]: sum over slots, fp32, rounded once. With `round_each` every
+    product and every sum is rounded to the result's element type.
+  }];
+  let arguments = (ins MOE_F32:$weights, MOE_Act:$input, UnitAttr:$round_each);
   let results = (outs MOE_Act:$result);
   let assemblyFormat = [{
     $weights `,` $input attr-dict `:` type($weights) `,` type($input) `->` type($result)

@@ -22,6 +22,11 @@ LogicalResult RopeOp::fold(FoldAdaptor, SmallVectorImpl<OpFoldResult> &results) 
   return success();
 }
 
+/// To the type it has, a value is itself.
+OpFoldResult CastOp::fold(FoldAdaptor) {
+  return getInput().getType() == getResult().getType() ? getInput() : Value();
+}
+
 /// Of one rank, the gathered rows are the rows.
 OpFoldResult AllGatherOp::fold(FoldAdaptor) {
   return getRanks() == 1 && getInput().getType() == getResult().getType() ? getInput() : Value();

@@ -13,6 +13,13 @@ namespace megalith::moe {
 // weight
 //===----------------------------------------------------------------------===//
 
+SmallVector<int64_t> WeightOp::getCheckpointShape() {
+  SmallVector<int64_t> shape(getShape());
+  if (PartAttr part = getPartAttr())
+    shape[part.getDim()] *= part.getCount();
+  return shape;
+}
+
 SmallVector<int64_t> WeightOp::getLocalShape() {
   SmallVector<int64_t> shape(getShape());
   if (ShardAttr shard = getShardAttr())
@@ -59,6 +66,10 @@ LogicalResult WeightOp::verify() {
   if (isPerExpert() && shape.size() < 2)
     return emitOpError() << "expected a shape [experts, ...] with {expert} in the name but got "
                          << formatShape(shape);
+  if (PartAttr part = getPartAttr())
+    if (part.getDim() >= static_cast<int64_t>(shape.size()))
+      return emitOpError() << "expected a part along a dimension below " << shape.size()
+                           << " but got " << part.getDim();
   if (ShardAttr shard = getShardAttr()) {
     if (shard.getDim() >= static_cast<int64_t>(shape.size()))
       return emitOpError() << "expected a sharded dimension below " << shape.size() << " but got "

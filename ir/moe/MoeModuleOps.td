@@ -11,16 +11,19 @@ def MOE_WeightOp : MOE_Op<"weight", [Symbol]> {
     `shape` is the unsharded logical shape in elements ([out, in], [E, out, in], [n]); `format` is
     bf16, f32 or a `!moe.block_format`. `checkpoint` may hold `{layer}` (the index in the step's
     list) and `{expert}` (then dimension 0 of the shape counts the experts, one tensor each).
+    `part`: the weight is a part of that tensor; sharding then cuts the part.
 
     ```mlir
     moe.weight @experts_up [128, 768, 2048] of bf16
         from "model.layers.{layer}.mlp.experts.{expert}.up_proj.weight"
+    moe.weight @gate [256, 4096, 4096] of bf16 from "model.layers.{layer}.mlp.experts.gate_up_proj"
+        part <dim = 1, index = 0, count = 2>
     ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, DenseI64ArrayAttr:$shape, TypeAttr:$format,
-      StrAttr:$checkpoint, OptionalAttr<MOE_Shard>:$shard);
+      StrAttr:$checkpoint, OptionalAttr<MOE_Shard>:$shard, OptionalAttr<MOE_Part>:$part);
   let assemblyFormat = [{
-    $sym_name $shape `of` $format `from` $checkpoint (`sharded` $shard^)? attr-dict
+    $sym_name $shape `of` $format `from` $checkpoint (`part` $part^)? (`sharded` $shard^)? attr-dict
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
@@ -29,6 +32,8 @@ def MOE_WeightOp : MOE_Op<"weight", [Symbol]> {
     /// One tensor per layer / per expert in the checkpoint?
     bool isPerLayer() { return getCheckpoint().contains(kLayer); }
     bool isPerExpert() { return getCheckpoint().contains(kExpert); }
+    /// The shape of the tensor in the checkpoint: `shape`, wider where this is a part.
+    ::llvm::SmallVector<int64_t> getCheckpointShape();
     /// The shape one rank holds.
     ::llvm::SmallVector<int64_t> getLocalShape();
     /// The checkpoint name with its placeholders filled in.

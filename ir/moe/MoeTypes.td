@@ -10,7 +10,7 @@ class MOE_Type<string name, string typeMnemonic> : TypeDef<Moe_Dialect, name> {
 }
 
 def MOE_BlockFormat : MOE_Type<"BlockFormat", "block_format"> {
-  let summary = "storage of a block-scaled weight: value = code * scale of its block * global";
+  let summary = "storage of a block-scaled tensor: value = code * scale of its block * global";
   let description = [{
     Unblocked weights use the builtin `bf16` and `f32` as their format. The three in use:
 
@@ -23,6 +23,8 @@ def MOE_BlockFormat : MOE_Type<"BlockFormat", "block_format"> {
     ```mlir
     !moe.block_format<f4E2M1FN, block = [1, 16], scale = f8E4M3FN, global = f32>
     ```
+
+    As the element type of an activation [R, N] (`quantize`) a block lies within a row.
   }];
   let parameters = (ins "::mlir::Type":$code, "int64_t":$block_rows, "int64_t":$block_cols,
       "::mlir::Type":$scale, OptionalParameter<"::mlir::Type">:$global);
@@ -35,8 +37,15 @@ def MOE_BlockFormat : MOE_Type<"BlockFormat", "block_format"> {
     static BlockFormatType getMXFP4(::mlir::MLIRContext *context);
     /// `scale`: f32 or bf16.
     static BlockFormatType getFP8Block(::mlir::MLIRContext *context, ::mlir::Type scale);
+    /// Bytes of a matrix [rows, cols]: codes and block scales, without the global scale.
+    int64_t getBytes(int64_t rows, int64_t cols);
   }];
 }
+
+/// Activations that may be quantised: the element type is then a block format.
+def MOE_Quantized : MOE_StaticTensor<[MOE_BlockFormat], 2, "static 2-D tensor of a block format">;
+def MOE_MaybeQuantized : MOE_StaticTensor<[BF16, F32, MOE_BlockFormat], 2,
+                                          "static 2-D tensor of bf16, f32 or a block format">;
 
 def MOE_KV : MOE_Type<"KV", "kv"> {
   let summary = "handle of one layer's key/value cache, of all sequences of the step";
@@ -59,6 +68,17 @@ class MOE_Attr<string name, string attrMnemonic> : AttrDef<Moe_Dialect, name> {
 def MOE_Shard : MOE_Attr<"Shard", "shard"> {
   let summary = "a weight cut into equal consecutive parts along `dim`, one per rank";
   let parameters = (ins "int64_t":$dim, "int64_t":$ranks);
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+
+def MOE_Part : MOE_Attr<"Part", "part"> {
+  let summary = "a weight that is one of `count` equal consecutive parts of its checkpoint tensor";
+  let description = [{
+    Along `dim`, of which the checkpoint holds `count` times what the weight's shape says; this is
+    part `index`. Gate and up rows in one tensor are two parts. Global scales of a block format
+    have a column per part.
+  }];
+  let parameters = (ins "int64_t":$dim, "int64_t":$index, "int64_t":$count);
   let assemblyFormat = "`<` struct(params) `>`";
 }
 

@@ -205,8 +205,8 @@ TEST_CASE("rows and context are options") {
 }
 
 TEST_CASE("what is imported verifies, prints, and parses to the same text") {
-  for (const char *name :
-       {"qwen3-30b-a3b", "mixtral-8x7b", "qwen3-moe-small.test", "mixtral-small.test"}) {
+  for (const char *name : {"qwen3-30b-a3b", "mixtral-8x7b", "muse-spark-open.assembled",
+                           "qwen3-moe-small.test", "mixtral-small.test", "muse-spark-mini.test"}) {
     INFO(name);
     Imported m(configText(name));
     CHECK(mlir::succeeded(mlir::verify(*m.module)));
@@ -265,5 +265,6 @@ TEST_CASE("rope_parameters give theta") {
 }
 
 TEST_CASE("the supported model types are listed") {
-  CHECK(supportedModelTypes() == std::vector<llvm::StringRef>{"mixtral", "qwen3_moe"});
+  CHECK(supportedModelTypes() ==
+        std::vector<llvm::StringRef>{"mixtral", "muse_spark", "qwen3_moe"});
 }

@@ -35,11 +35,11 @@ constexpr const char *kOneOfTwo = "correct one of the two";
 const Refusal kRefusals[] = {
     // Which model it is.
     {"unknown model type", kQwen, R"("model_type": "llama")", "", "$.model_type",
-     "one of mixtral, qwen3_moe", R"("llama")", "give the config.json of a model"},
-    {"no model type", kQwen, "", "model_type", "$.model_type", "one of mixtral, qwen3_moe",
-     "nothing", "give the config.json of a model"},
+     "one of mixtral, muse_spark, qwen3_moe", R"("llama")", "give the config.json of a model"},
+    {"no model type", kQwen, "", "model_type", "$.model_type",
+     "one of mixtral, muse_spark, qwen3_moe", "nothing", "give the config.json of a model"},
     {"model type not a string", kQwen, R"("model_type": 3)", "", "$.model_type",
-     "one of mixtral, qwen3_moe", "3", "give the config.json of a model"},
+     "one of mixtral, muse_spark, qwen3_moe", "3", "give the config.json of a model"},
     {"contradictory architecture", kQwen, R"("architectures": ["MixtralForCausalLM"])", "",
      "$.architectures", R"(["Qwen3MoeForCausalLM"])", R"(["MixtralForCausalLM"])",
      "contradict each other"},

@@ -2,13 +2,29 @@
 
 #include "models/Import.h"
 #include "tools/megalith/Commands.h"
+#include "tools/megalith/Failure.h"
 #include "tools/megalith/Files.h"
 
 #include "mlir/IR/MLIRContext.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace llvm;
 
 namespace megalith::cli {
+
+/// "name=value,name=value"
+static Expected<std::vector<std::pair<std::string, std::string>>> readChoices(StringRef text) {
+  std::vector<std::pair<std::string, std::string>> choices;
+  for (StringRef word : split(text, ',')) {
+    auto [name, value] = word.split('=');
+    if (!text.empty() && (name.empty() || value.empty()))
+      return failure(Exit::CommandLine,
+                     "--choose: expected name=value, separated by commas, but got '{0}'", word);
+    if (!text.empty())
+      choices.emplace_back(name.str(), value.str());
+  }
+  return choices;
+}
 
 static Error runImport(const Arguments &arguments) {
   Expected<int64_t> rows = arguments.integer("rows", 1, 16, 1);
@@ -17,13 +33,28 @@ static Error runImport(const Arguments &arguments) {
   Expected<int64_t> context = arguments.integer("max-context", 1, int64_t(1) << 27, 0);
   if (!context)
     return context.takeError();
+  Expected<StringRef> act = arguments.choice("act", {"bf16", "nvfp4"});
+  if (!act)
+    return act.takeError();
+  auto choices = readChoices(arguments.text("choose"));
+  if (!choices)
+    return choices.takeError();
   Expected<ConfigText> config = readConfig(arguments.positional(), "a Hugging Face config.json");
   if (!config)
     return config.takeError();
+  models::ImportOptions options{.rows = *rows, .maxContext = *context};
+  options.nvfp4Activations = *act == "nvfp4";
+  options.choices = std::move(*choices);
+  if (arguments.has("quant")) {
+    options.quantizationSource = arguments.text("quant").str();
+    Expected<std::string> text = readText(options.quantizationSource, "a hf_quant_config.json");
+    if (!text)
+      return text.takeError();
+    options.quantization = std::move(*text);
+  }
 
   mlir::MLIRContext mlirContext;
-  auto module = models::importConfig(mlirContext, config->text, config->file,
-                                     {.rows = *rows, .maxContext = *context});
+  auto module = models::importConfig(mlirContext, config->text, config->file, options);
   if (!module)
     return with(Exit::Input, module.takeError());
   std::string text;
@@ -36,12 +67,16 @@ static Error runImport(const Arguments &arguments) {
 static constexpr Option kOptions[] = {
     {"rows", "<n>", "most rows of a step, 1 to 16 (1)"},
     {"max-context", "<n>", "most positions of a sequence (the config's max_position_embeddings)"},
+    {"quant", "<file>",
+     "the checkpoint's hf_quant_config.json: which weights are quantised (none)"},
+    {"act", "<type>", "what quantised experts read: bf16, nvfp4 (bf16)"},
+    {"choose", "<list>", "name=value of choices that the model's sources leave open"},
     {"o", "<file>", "write there (standard output)"},
 };
 
 const Command kImport = {
     {"import", "print a model's graph in the moe dialect", "<config.json>",
-     "a Hugging Face config of type qwen3_moe or mixtral", kOptions,
+     "a Hugging Face config of type qwen3_moe, mixtral or muse_spark", kOptions,
      "megalith import models/configs/qwen3-30b-a3b.json --rows 4"},
     runImport,
 };

@@ -32,6 +32,23 @@ func.func @one_rank(%x: tensor<1x32xbf16>) -> tensor<1x32xbf16> {
   return %1 : tensor<1x32xbf16>
 }
 
+// CHECK-LABEL: @same_type
+// CHECK-SAME: (%[[X:.*]]: tensor<1x32xbf16>)
+// CHECK-NEXT: return %[[X]]
+func.func @same_type(%x: tensor<1x32xbf16>) -> tensor<1x32xbf16> {
+  %0 = moe.cast %x : tensor<1x32xbf16> -> tensor<1x32xbf16>
+  return %0 : tensor<1x32xbf16>
+}
+
+// Down and up again has rounded.
+// CHECK-LABEL: @narrowed
+// CHECK-COUNT-2: moe.cast
+func.func @narrowed(%x: tensor<1x32xf32>) -> tensor<1x32xf32> {
+  %0 = moe.cast %x : tensor<1x32xf32> -> tensor<1x32xbf16>
+  %1 = moe.cast %0 : tensor<1x32xbf16> -> tensor<1x32xf32>
+  return %1 : tensor<1x32xf32>
+}
+
 // CHECK-LABEL: @two_ranks
 // CHECK: moe.all_reduce
 func.func @two_ranks(%x: tensor<1x32xbf16>) -> tensor<1x32xbf16> {

@@ -204,6 +204,7 @@ func.func @head_rounded(%x: tensor<1x32xbf16>) {
 
 // -----
 
+moe.weight @w [100, 32] of bf16 from "w"
 func.func @head_vocabulary(%x: tensor<1x32xbf16>) {
   // expected-error @+1 {{expected valid_vocab of 1 to 100 but got 101}}
   %0 = moe.lm_head %x weight(@w) {valid_vocab = 101} : tensor<1x32xbf16> -> tensor<1x100xf32>
