@@ -82,7 +82,7 @@ template <class L, class X, class Cta>
 MEGALITH_DEVICE Column slot_column(const Cta &cta, int slot, int count) {
   static_assert(X::kRowBytes >= 2 * kPaddedWidth<L::kInputs>);
   const int i = cta.lane / 4;
-  const int k = 16 * L::kChunkSteps * cta.role_warp + 4 * (cta.lane % 4);
+  const int k = 16 * L::kChunkSteps * cta.role_warp + L::kLaneColumns * (cta.lane % 4);
   return {X::row(cta, slot, i < count ? i : 0) + 2 * k, i < count};
 }
 

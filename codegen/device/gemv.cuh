@@ -23,6 +23,7 @@ template <int Buffer, int Outputs, int Inputs, int Unit> struct Linear {
                                      : kChunkSteps % 2 == 0 ? 2
                                                             : 1; // of those, in one block
   static constexpr int kBlocks = kChunkSteps / kBlockSteps;
+  static constexpr int kLaneColumns = 4;                     // consecutive, of each step
   static constexpr uint32_t kStripBytes = 512 * kBlockSteps; // of one block
   static constexpr uint64_t kMatrixBytes = uint64_t{kStripBytes} * kStrips * kBlocks;
 };
@@ -73,7 +74,7 @@ namespace detail {
 template <class L, class X, class Cta>
 MEGALITH_DEVICE Column column_of(const Cta &cta, int row, bool valid) {
   static_assert(L::kInputs == X::kWidth);
-  const uint32_t k = 16 * L::kChunkSteps * cta.role_warp + 4 * (cta.lane % 4);
+  const uint32_t k = 16 * L::kChunkSteps * cta.role_warp + L::kLaneColumns * (cta.lane % 4);
   return {X::row(cta, valid ? row : 0) + 2 * k, valid};
 }
 } // namespace detail

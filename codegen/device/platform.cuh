@@ -24,7 +24,10 @@
 //              void mma_k_loops(float (&acc0)[4], float (&acc1)[4], const MmaLoop &, a1): two at
 //              once over the same B
 //              void mma_tiles<N>(float (&acc)[N][4], a, stride, u32x2 b): one step of N row tiles
-// bits         int popcount(uint32_t)
+//              void mma_steps<N>(float (&acc)[4], fragment, operand, b_valid): as mma_k_loop, of
+//              N steps whose operands are in registers: u32x4 fragment(s), u32x2 operand(s)
+// bits         int popcount(uint32_t), uint32_t byte_permute(a, b, selector),
+//              uint32_t mul_bf16x2(a, b)                       subnormals are numbers, also there
 // math         fmaf_, exp2f_, log2f_, rsqrtf_, sqrtf_, sinf_, cosf_, fmaxf_, fminf_, fabsf_
 // launch       launch_wait(), launch_dependents(), poll_pause(p)
 // time         uint64_t now_ns(), uint32_t clock()         the latter of this SM, wraps

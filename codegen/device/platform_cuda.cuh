@@ -344,6 +344,19 @@ MEGALITH_DEVICE int popcount(uint32_t bits) {
   return __popc(bits);
 }
 
+/// Byte i of the result is the byte of {a: 0..3, b: 4..7} that nibble i of `selector` says.
+MEGALITH_DEVICE uint32_t byte_permute(uint32_t a, uint32_t b, uint32_t selector) {
+  uint32_t d;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(selector));
+  return d;
+}
+/// Two products of bf16 numbers, each rounded to nearest.
+MEGALITH_DEVICE uint32_t mul_bf16x2(uint32_t a, uint32_t b) {
+  uint32_t d;
+  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+  return d;
+}
+
 /// Barrier `id` (1..15; 0 is cta_sync's) among `threads` threads of whole warps.
 MEGALITH_DEVICE void named_barrier(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
@@ -405,6 +418,16 @@ MEGALITH_DEVICE void mma_k_loops(float (&acc0)[4], float (&acc1)[4], const MmaLo
         detail::mma(acc1, a[1][s], b[s]);
       }
   }
+}
+
+/// N steps whose operands are made in registers: acc += fragment(s) x operand(s), s ascending. A
+/// lane without a column may give any operand.
+template <int N, class Fragment, class Operand>
+MEGALITH_DEVICE void mma_steps(float (&acc)[4], const Fragment &fragment, const Operand &operand,
+                               bool) {
+#pragma unroll
+  for (int s = 0; s < N; ++s)
+    detail::mma(acc, fragment(s), operand(s));
 }
 
 /// One k16 step of N tiles of 16 rows, whose A fragments are `stride` bytes apart, times the same

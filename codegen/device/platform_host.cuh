@@ -177,6 +177,15 @@ MEGALITH_DEVICE int popcount(uint32_t bits) {
   return __builtin_popcount(bits);
 }
 
+MEGALITH_DEVICE uint32_t byte_permute(uint32_t a, uint32_t b, uint32_t selector) {
+  const uint64_t bytes = a | uint64_t{b} << 32;
+  uint32_t out = 0;
+  for (int i = 0; i < 4; ++i)
+    out |= static_cast<uint32_t>(bytes >> 8 * (selector >> 4 * i & 7) & 0xFF) << 8 * i;
+  return out;
+}
+MEGALITH_DEVICE uint32_t mul_bf16x2(uint32_t a, uint32_t b); // below r16x2, which it uses
+
 MEGALITH_DEVICE void named_barrier(int id, int threads) {
   host::api->named_barrier(id, threads);
 }
@@ -207,6 +216,26 @@ MEGALITH_DEVICE void mma_tiles(float (&acc)[N][4], const unsigned char *a, int s
                         .b = reinterpret_cast<const unsigned char *>(&b),
                         .b_stride = 0,
                         .b_valid = true});
+}
+
+template <int N, class Fragment, class Operand>
+MEGALITH_DEVICE void mma_steps(float (&acc)[4], const Fragment &fragment, const Operand &operand,
+                               bool b_valid) {
+  u32x4 a[N];
+  u32x2 b[N];
+  for (int s = 0; s < N; ++s) {
+    a[s] = fragment(s);
+    b[s] = operand(s);
+  }
+  mma_k_loop(acc, {.steps = N,
+                   .a = reinterpret_cast<const unsigned char *>(a),
+                   .j0 = 0,
+                   .swap = 0,
+                   .a_stride = sizeof(u32x4),
+                   .a_valid = true,
+                   .b = reinterpret_cast<const unsigned char *>(b),
+                   .b_stride = sizeof(u32x2),
+                   .b_valid = b_valid});
 }
 
 MEGALITH_DEVICE float fmaf_(float a, float b, float c) {
@@ -284,3 +313,11 @@ MEGALITH_DEVICE uint32_t r16x2(float lo, float hi) {
 }
 
 } // namespace megalith
+
+namespace megalith::platform {
+
+MEGALITH_DEVICE uint32_t mul_bf16x2(uint32_t a, uint32_t b) {
+  return r16x2(lo16(a) * lo16(b), hi16(a) * hi16(b));
+}
+
+} // namespace megalith::platform

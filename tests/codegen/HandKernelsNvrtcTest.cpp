@@ -79,3 +79,12 @@ TEST_CASE("the mixture-of-experts kernels compile without spills") {
             CHECK_THAT(compiled.ptx, Contains("// megalith wait @resid_words relaxed.gpu"));
           });
 }
+
+TEST_CASE("the NVFP4 experts compile without spills, in few registers") {
+  compile("tests/codegen/nvfp4_by_hand.cu", {}, [](const runtime::Compiled &compiled) {
+    REQUIRE(compiled.resources.count("nvfp4_experts") == 1);
+    CHECK(compiled.resources.at("nvfp4_experts").registers <= 96);
+    // Four products of pairs a step: codes become operands nowhere else.
+    CHECK(count(compiled.ptx, "mul.rn.bf16x2") == 4 * count(compiled.ptx, "mma.sync.aligned"));
+  });
+}

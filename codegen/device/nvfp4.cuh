@@ -1,0 +1,193 @@
+// NVFP4 weights as the 16-row operand of mma: four-bit codes and their scales become bf16 numbers
+// in registers, exactly. Layout: docs/kernel-contract.md section 1, "NVFP4 matrices".
+//
+// An operand is code * scale * 2^-14. Codes are placed so that masks and shifts leave a bf16 number
+// code * 2^-126, which may be subnormal: mma must not see those (PTX leaves them open), but a bf16
+// multiplication takes them, and the scale times 2^112 makes every product normal. Both have few
+// bits, so nothing is rounded. The matrix's own factors, times 2^14, multiply the finished sum.
+//
+// `tile` is a tile of the whole matrix here, 16 rows: eight strips as an m-tile of gemv.cuh, whose
+// sums, columns and epilogues these functions share. Tiles of all experts of a step are dealt out
+// among the SMs, since one expert has too few for all of them.
+#pragma once
+
+#include "codegen/device/gemv.cuh"
+
+namespace megalith {
+
+namespace detail {
+/// The largest multiple of Group up to Steps that divides Chunk, which Group does.
+template <int Chunk, int Group, int Steps>
+inline constexpr int kStepsUpTo =
+    Chunk % Steps == 0 ? Steps : kStepsUpTo<Chunk, Group, Steps - Group>;
+template <int Chunk, int Group> inline constexpr int kStepsUpTo<Chunk, Group, Group> = Group;
+
+/// The least multiple of Group from Steps to 28 that divides Chunk, or 0.
+template <int Chunk, int Group, int Steps, bool Fits = Steps <= 28>
+inline constexpr int kStepsFrom =
+    Chunk % Steps == 0 ? Steps : kStepsFrom<Chunk, Group, Steps + Group>;
+template <int Chunk, int Group, int Steps>
+inline constexpr int kStepsFrom<Chunk, Group, Steps, false> = 0;
+} // namespace detail
+
+/// An NVFP4 matrix `[Outputs][Inputs]` in buffer slot `Buffer`, or a bank of such matrices. SMs get
+/// `Deal` neighbouring tiles at a time: two, where words of 16 gate/up pairs are to be one sector.
+template <int Buffer, int Outputs, int Inputs, int Deal = 1> struct Nvfp4 {
+  static constexpr bool kNvfp4 = true;
+  static constexpr int kBuffer = Buffer, kOutputs = Outputs, kInputs = Inputs, kDeal = Deal;
+  static constexpr int kStrips = (Outputs + 1) / 2, kUnit = kTileStrips * Deal;
+  static constexpr int kTiles = (Outputs + 15) / 16, kUnits = kTiles / Deal;
+  static_assert(Inputs % 16 == 0, "a row is whole blocks of 16 columns");
+  static_assert(kTiles % Deal == 0, "tiles are dealt out whole units at a time");
+
+  static constexpr int kChunkSteps = kPaddedWidth<Inputs> / 128; // k16 steps of a warp's chunk
+  static constexpr int kGroup = kChunkSteps % 4 == 0 ? 4 : kChunkSteps % 2 == 0 ? 2 : 1;
+  static constexpr int kLaneColumns = 4 * kGroup; // consecutive, of kGroup steps
+
+  static constexpr int kFewSteps = detail::kStepsUpTo<kChunkSteps, kGroup, 16>;
+  static constexpr int kMoreSteps = detail::kStepsFrom<kChunkSteps, kGroup, 16 + kGroup>;
+  static constexpr int kBlockSteps = // of a chunk, in one block: pieces of 8 to 32 KB if possible
+      kFewSteps >= 8 || kMoreSteps == 0 ? kFewSteps : kMoreSteps;
+  static constexpr int kBlocks = kChunkSteps / kBlockSteps;
+  static constexpr uint32_t kChunkBytes = 144 * kBlockSteps; // codes and scales of one warp
+  static constexpr uint32_t kPieceBytes = kConsumerWarps * kChunkBytes;
+  static constexpr uint64_t kFactors = uint64_t{kPieceBytes} * kTiles * kBlocks;
+  static constexpr uint64_t kMatrixBytes = kFactors + 128;
+};
+
+template <class L>
+concept Nvfp4Matrix = L::kNvfp4;
+
+/// The first unit of the expert in place `e` of the step's list that this SM works on, which has
+/// none if that is kUnits or more: unit u of it is on SM (e * kUnits + u) % kSms.
+template <Nvfp4Matrix L, class Cta> MEGALITH_DEVICE int first_unit(const Cta &cta, int e) {
+  constexpr int kSms = Cta::Config::kSms;
+  const int behind = cta.sm - e * (L::kUnits % kSms) % kSms;
+  return behind < 0 ? behind + kSms : behind;
+}
+
+/// Tiles of the expert in place `e` that this SM works on.
+template <Nvfp4Matrix L, class Cta> MEGALITH_DEVICE int tiles(const Cta &cta, int e) {
+  constexpr int kSms = Cta::Config::kSms;
+  return (L::kUnits - first_unit<L>(cta, e) + kSms - 1) / kSms * L::kDeal;
+}
+
+/// Which tile of the matrix the `m`-th of these is.
+template <Nvfp4Matrix L, class Cta> MEGALITH_DEVICE int tile_of(const Cta &cta, int e, int m) {
+  return (first_unit<L>(cta, e) + m / L::kDeal * Cta::Config::kSms) * L::kDeal + m % L::kDeal;
+}
+
+/// First strip of a tile.
+template <Nvfp4Matrix L, class Cta> MEGALITH_DEVICE int tile_first(const Cta &, int tile) {
+  return kTileStrips * tile;
+}
+
+/// Strips of a tile: 1..8.
+template <Nvfp4Matrix L, class Cta> MEGALITH_DEVICE int tile_strips(const Cta &, int tile) {
+  const int left = L::kStrips - kTileStrips * tile;
+  return left < kTileStrips ? left : kTileStrips;
+}
+
+/// Producer: copies the piece (tile, block) of matrix `expert` to the next, acquired, slot of R.
+template <class Full, class R, Nvfp4Matrix L, class Cta>
+MEGALITH_DEVICE void copy_piece(Cta &cta, int tile, int block, int expert = 0) {
+  static_assert(L::kPieceBytes <= R::kSlotBytes);
+  const auto *matrix = static_cast<const unsigned char *>(cta.template buffer<L::kBuffer>());
+  const uint32_t piece = block * L::kTiles + tile;
+  copy_bulk<Full, R>(cta, matrix + expert * L::kMatrixBytes + uint64_t{piece} * L::kPieceBytes,
+                     L::kPieceBytes);
+}
+
+namespace detail {
+
+/// The eight codes of a lane and step as bf16 numbers times 2^-126, in the order of mma's A.
+MEGALITH_DEVICE u32x4 nvfp4_codes(uint32_t w) {
+  constexpr uint32_t kBoth = 0x81C081C0u, kSign = 0x80008000u, kRest = 0x01C001C0u;
+  return {w & kBoth, w << 6 & kBoth, (w << 3 & kRest) | (w << 4 & kSign),
+          (w >> 6 & kRest) | (w << 5 & kSign)};
+}
+
+/// Byte `i` of `bytes`, a packed scale, as two equal bf16 numbers times 2^112.
+MEGALITH_DEVICE uint32_t nvfp4_scale(uint32_t bytes, uint32_t i) {
+  return (platform::byte_permute(bytes, 0, 0x4040u | i | i << 8) << 4) + 0x73007300u;
+}
+
+/// `Bytes` (2, 4, 8 or 16) at a time from shared memory to words.
+template <int Bytes> MEGALITH_DEVICE void load_words(uint32_t *out, const unsigned char *at) {
+  if constexpr (Bytes % 16 == 0) {
+    MEGALITH_UNROLL(4)
+    for (int i = 0; i < Bytes / 16; ++i) {
+      const auto v = platform::ld_shared<u32x4>(at + 16 * i);
+      out[4 * i] = v.x, out[4 * i + 1] = v.y, out[4 * i + 2] = v.z, out[4 * i + 3] = v.w;
+    }
+  } else if constexpr (Bytes == 8) {
+    const auto v = platform::ld_shared<u32x2>(at);
+    out[0] = v.x, out[1] = v.y;
+  } else if constexpr (Bytes == 4) {
+    out[0] = platform::ld_shared<uint32_t>(at);
+  } else {
+    static_assert(Bytes == 2);
+    out[0] = platform::ld_shared<uint16_t>(at);
+  }
+}
+
+} // namespace detail
+
+/// Consumer warp: adds the product of one piece, in slot `slot` of R, with `column` to `sum`.
+template <Nvfp4Matrix L, class R, class Cta>
+MEGALITH_DEVICE void gemv_block(const Cta &cta, Fragment &sum, int slot, int, int block,
+                                const Column &column) {
+  constexpr int kGroup = L::kGroup, kGroups = L::kBlockSteps / kGroup;
+  const unsigned char *chunk = R::slot(cta, slot) + cta.role_warp * L::kChunkBytes;
+  const unsigned char *b = column.at + 32 * L::kBlockSteps * block;
+  // All loads first: their latency is paid once.
+  uint32_t codes[kGroups][kGroup], x[kGroups][2 * kGroup], scales[kGroups];
+  MEGALITH_UNROLL_ALL
+  for (int i = 0; i < kGroups; ++i)
+    detail::load_words<4 * kGroup>(codes[i], chunk + 4 * kGroup * (32 * i + cta.lane));
+  // Two bytes a group, of rows g and g + 8; groups of a lane's column block lie together.
+  const int columns = cta.lane / 4 * kGroup + cta.lane % 4 * kGroup / 4;
+  const unsigned char *scale = chunk + 128 * L::kBlockSteps + 2 * kGroups * columns;
+  constexpr int kAtOnce = kGroups % 4 == 0 ? 4 : kGroups % 2 == 0 ? 2 : 1;
+  MEGALITH_UNROLL_ALL
+  for (int i = 0; i < kGroups; i += kAtOnce) {
+    uint32_t words[2];
+    detail::load_words<2 * kAtOnce>(words, scale + 2 * i);
+    MEGALITH_UNROLL_ALL
+    for (int j = 0; j < kAtOnce; ++j)
+      scales[i + j] = words[j / 2]; // of group i + j, or of two groups
+  }
+  MEGALITH_UNROLL_ALL
+  for (int i = 0; i < kGroups; ++i)
+    detail::load_words<8 * kGroup>(x[i], b + 32 * kGroup * i);
+  platform::mma_steps<L::kBlockSteps>(
+      sum.v,
+      [&](int s) {
+        const uint32_t bytes = scales[s / kGroup], at = kAtOnce == 1 ? 0 : s / kGroup % 2 * 2;
+        const uint32_t low = detail::nvfp4_scale(bytes, at),
+                       high = detail::nvfp4_scale(bytes, at + 1);
+        const u32x4 a = detail::nvfp4_codes(codes[s / kGroup][s % kGroup]);
+        return u32x4{platform::mul_bf16x2(a.x, low), platform::mul_bf16x2(a.y, high),
+                     platform::mul_bf16x2(a.z, low), platform::mul_bf16x2(a.w, high)};
+      },
+      [&](int s) {
+        const uint32_t *pair = &x[s / kGroup][s % kGroup * 2];
+        return u32x2{pair[0], pair[1]};
+      },
+      column.valid);
+}
+
+/// What the finished sums of matrix `expert` are multiplied by; of the first and second row of
+/// every strip. Load them before the wait for the sums: they may come from far away.
+template <Nvfp4Matrix L, class Cta>
+MEGALITH_DEVICE FloatPair weight_factors(const Cta &cta, int expert = 0) {
+  const auto *matrix = static_cast<const unsigned char *>(cta.template buffer<L::kBuffer>());
+  return platform::ld_const<FloatPair>(matrix + expert * L::kMatrixBytes + L::kFactors);
+}
+
+/// The sums of all chunks times the matrix's factors.
+MEGALITH_DEVICE Fragment scaled(const Fragment &sum, const FloatPair &factors) {
+  return {{sum.v[0] * factors.x, sum.v[1] * factors.x, sum.v[2] * factors.y, sum.v[3] * factors.y}};
+}
+
+} // namespace megalith
