@@ -37,17 +37,25 @@ static Expected<std::vector<double>> boundary(Session &session, uint32_t pieces,
   if (!more)
     return more.takeError();
   const double hop = (perLaunch(*more) - perLaunch(*one)) / kMoreHops;
-  double gap = 0, setUp = 0, landed = 0, words = 0;
+  double gap = 0, setUp = 0, landed = 0, words = 0, over = 0;
   for (size_t i = kSms; i < one->size(); ++i) {
     const Sample &now = (*one)[i], &before = (*one)[i - kSms];
+    uint64_t lastEnd = 0;
+    for (size_t sm = 0; sm < kSms; ++sm)
+      lastEnd = std::max<uint64_t>(lastEnd, (*one)[i / kSms * kSms - kSms + sm].end);
+    over += double(int64_t(now.sum[3] - std::max<uint64_t>(lastEnd, now.begin)));
     gap += double(int64_t(now.begin - before.end));
     setUp += double(now.sum[2] - now.begin);
     landed += double(now.sum[0] - now.begin);
     words += double(now.sum[1] - now.begin);
   }
   const auto count = double(one->size() - kSms);
-  return std::vector<double>{perLaunch(*one) - hop, setUp / count, landed / count, words / count,
-                             std::max(gap / count, 0.0)};
+  return std::vector<double>{perLaunch(*one) - hop,
+                             setUp / count,
+                             landed / count,
+                             words / count,
+                             std::max(gap / count, 0.0),
+                             std::max(over / count, 0.0)};
 }
 
 static void addBoundaries(Measures &measures) {
@@ -67,11 +75,13 @@ static void addBoundaries(Measures &measures) {
             {name + ".set_up", "ns"},
             {name + ".first_piece", "ns"},
             {name + ".first_words", "ns"},
-            {name + ".gap", "ns"}},
+            {name + ".gap", "ns"},
+            {name + ".wait", "ns"}},
            formatv(
                "{0}, each of {1} pieces of 16 KB an SM and one exchange of 4 KB with the launch "
                "before: a launch less a hop; from a CTA's begin to its first piece, to its "
-               "first words; from the end of an SM's CTA to the begin of its next",
+               "first words; from the end of an SM's CTA to the begin of its next; from its begin "
+               "and the last CTA's end to the end of the poller's griddepcontrol.wait",
                way.how, pieces),
            [=](Session &session) {
              return boundary(session, pieces, way.programmatic, way.graph);

@@ -68,6 +68,10 @@ void addParts(Measures &measures) {
             formatv("the epilogue with 8 strips and {0} rows: chunks added up; words published; "
                     "residual added; gate and up of a pair; down of a pair; experts combined",
                     rows));
+    addPart(measures, prefix, kernel, {.stride = kEntryParts}, {"entry", "again"},
+            formatv("an expert's entry in the table and the product of its first piece, {0} rows; "
+                    "that product again",
+                    rows));
   }
   for (int rows : {1, 8}) {
     const std::string kernel = formatv("calibrate_attention_rows{0}", rows);

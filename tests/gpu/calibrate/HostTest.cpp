@@ -221,9 +221,9 @@ TEST_CASE("a poller sweeps words that are there, beside a stream or alone", "[ca
 }
 
 TEST_CASE("parts of stages end, and each has its time", "[calibrate]") {
-  const int dense[] = {1, 2, 3, 6}; // parts of kNormParts .. kEpilogueParts
+  const int dense[] = {1, 2, 3, 6, 2}; // parts of kNormParts .. kEntryParts
   for (const auto *kernel : {&megalith_kernel_dense_rows1, &megalith_kernel_dense_rows8})
-    for (uint32_t what = 0; what < 4; ++what) {
+    for (uint32_t what = 0; what < 5; ++what) {
       Bench bench(16);
       if (auto error = bench.run(*kernel, {.rounds = 4, .warmup = 1, .stride = what}, what))
         FAIL(llvm::toString(std::move(error)));

@@ -30,6 +30,7 @@ enum TimedPart : uint32_t {
   kTopKParts,      ///< select, group
   kProductParts,   ///< first piece, three more, store
   kEpilogueParts,  ///< chunks, words, residual, glu, down, combine: the epilogue's
+  kEntryParts,     ///< an expert's entry of the table, its column and a piece; the piece alone
   kMergeTile,      ///< splits: the epilogue's
   kAttentionParts, ///< prepare, begin, job.burst pieces, tail and finish, publish, append;
                    ///< job.walk: no new position

@@ -107,6 +107,7 @@ template <int Sms, int RowCount, int K, int Experts, int TopKCount> struct Dense
 
   static MEGALITH_DEVICE void consumer(Cta &cta, const Job &job) {
     const bool first = cta.role_warp == 0;
+    Fragment sink = {};
     if (job.stride == kNormParts)
       time_parts(cta, job, first, [&](uint32_t, Clocks &clocks) {
         const auto gains = load_gains<RmsNorm<Xs, kWeightless, 1e-6f>>(cta);
@@ -141,6 +142,18 @@ template <int Sms, int RowCount, int K, int Experts, int TopKCount> struct Dense
         signal<p_full>(cta);
         clocks.end(2);
       });
+    else if (job.stride == kEntryParts)
+      time_parts(cta, job, first, [&](uint32_t round, Clocks &clocks) {
+        consumer_sync();
+        clocks.start();
+        const ActiveExpert expert = active_expert<top_k>(cta, round % TopKCount);
+        Column column = gathered_column<Layer, Xs, TopKCount>(cta, expert.pairs, 1 + expert.count);
+        gemv_block<Layer, R>(cta, sink, 0, 0, 0, column);
+        clocks.end(0);
+        gemv_block<Layer, R>(cta, sink, 0, 0, 0, column);
+        clocks.end(1);
+      });
+    report_wrong(cta, sink.v[0] < 0);
   }
 
   /// Takes what the consumers' products leave, or is timed itself.
