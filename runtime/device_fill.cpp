@@ -4,6 +4,7 @@
 
 #include "runtime/error.h"
 #include "runtime/packing.h"
+#include "runtime/packing_nvfp4.h"
 #include "runtime/weight_packer.h"
 
 #include <algorithm>
@@ -13,22 +14,58 @@ namespace megalith::runtime {
 
 namespace {
 
+bool isPerExpert(const WeightPart &part) {
+  return llvm::StringRef(part.tensor).contains("{expert}");
+}
+
 uint32_t hashOf(const std::string &name) {
   return models::fnv1a32(name.data(), name.size());
 }
 
-int64_t rowsOf(const WeightPart &part) {
+/// Rows of part `p` in one segment.
+int64_t rowsOf(const Weight &weight, size_t p) {
+  if (weight.isGateUp())
+    return weight.n / 2;
   int64_t rows = 1;
+  const WeightPart &part = weight.parts[p];
   for (size_t i = 0; i + 1 < part.shape.size(); ++i)
     rows *= part.shape[i];
-  return rows;
+  for (const Transform &t : part.transforms)
+    if (t.axis == Axis::Rows && t.kind == TransformKind::Slice)
+      rows = t.count;
+  return rows / (isPerExpert(part) ? 1 : segmentCount(weight));
+}
+
+/// Where the rows of part `p` of a segment come from, if they are consecutive: every `stride`-th
+/// from `from`.
+std::optional<int64_t> firstRow(const Weight &weight, size_t p, int64_t segment, int64_t from = 0,
+                                int64_t stride = 1) {
+  const WeightPart &part = weight.parts[p];
+  const int64_t rows = rowsOf(weight, p), base = isPerExpert(part) ? 0 : segment * rows;
+  const int64_t first = sourceRow(part, base + from);
+  for (int64_t row = from, i = 0; row < rows; row += stride, ++i)
+    if (sourceRow(part, base + row) != first + i)
+      return std::nullopt;
+  return first;
+}
+
+/// The first of the consecutive columns that a part takes; none where its numbers are changed.
+std::optional<int64_t> firstColumn(const WeightPart &part) {
+  int64_t first = 0;
+  for (const Transform &t : part.transforms) {
+    if (t.kind == TransformKind::AddOne || t.kind == TransformKind::Pad)
+      return std::nullopt;
+    if (t.kind == TransformKind::Slice && t.axis == Axis::Columns)
+      first += t.first;
+  }
+  return first;
 }
 
 } // namespace
 
 std::optional<FillSegment> fillSegment(const Weight &weight, int64_t layer, int64_t segment,
                                        uint32_t seed, unsigned char *out) {
-  const bool isMatrix =
+  const bool isStrips =
       weight.form == WeightForm::Strips || weight.form == WeightForm::GateUpStrips;
   const int64_t bytes = segmentBytes(weight);
   if (weight.form == WeightForm::InverseFrequencies || weight.element != Element::Bf16 ||
@@ -37,32 +74,53 @@ std::optional<FillSegment> fillSegment(const Weight &weight, int64_t layer, int6
   FillSegment fill = {.out = out,
                       .pieces = uint32_t(bytes / 16),
                       .seed = seed,
-                      .form = weight.form == WeightForm::GateUpStrips ? kFillGateUp
-                              : isMatrix                              ? kFillStrips
-                                                                      : kFillRows,
-                      .parts = int32_t(weight.parts.size()),
+                      .form = isStrips           ? kFillStrips
+                              : weight.isNvfp4() ? kFillNvfp4
+                                                 : kFillRows,
                       .n = weight.n,
                       .k = weight.k};
-  if (isMatrix) {
+  if (isStrips) {
     const StripLayout layout(weight.n, weight.k);
     fill.strips = uint32_t(layout.strips);
     fill.kb = uint32_t(layout.kb);
     fill.chunk16 = uint32_t(layout.chunk16);
+  } else if (weight.isNvfp4()) {
+    const Nvfp4Layout layout(weight.n, weight.k);
+    fill.strips = uint32_t(layout.tiles);
+    fill.kb = uint32_t(layout.kb);
+    fill.chunk16 = uint32_t(layout.chunk16);
+    fill.group = uint32_t(layout.group);
   }
-  for (size_t p = 0; p < weight.parts.size(); ++p) {
+  auto add = [&](size_t p, int64_t rows, std::optional<int64_t> first) {
     const WeightPart &part = weight.parts[p];
-    if (!part.transforms.empty() || part.shape.back() != weight.k)
-      return std::nullopt;
-    const bool perExpert = llvm::StringRef(part.tensor).contains("{expert}");
-    // A tensor that serves all experts has their rows one after another.
-    const int64_t rows = rowsOf(part) / (perExpert ? 1 : segmentCount(weight));
-    fill.part[p] = {.name_hash = hashOf(tensorName(part, layer, perExpert ? segment : 0)),
-                    .gain = part.gain,
-                    .scale = part.gain ? models::kGainScale
-                                       : models::weightScale(uint64_t(part.shape.back())),
-                    .rows = int32_t(rows),
-                    .first_row = perExpert ? 0 : segment * rows};
+    const std::optional<int64_t> column = firstColumn(part);
+    if (!first || !column)
+      return false;
+    fill.part[fill.parts++] = {
+        .name_hash = hashOf(tensorName(part, layer, isPerExpert(part) ? segment : 0)),
+        .gain = part.gain,
+        .scale = part.gain ? models::kGainScale : models::weightScale(uint64_t(part.shape.back())),
+        .rows = int32_t(rows),
+        .first_row = *first,
+        .columns = part.shape.back(),
+        .first_column = *column};
+    return true;
+  };
+  bool pairs = weight.isGateUp();
+  // One tensor of gates and ups, permuted so that they alternate, is as good as two.
+  if (weight.parts.size() == 1 && weight.n > 1 && weight.n % 2 == 0 &&
+      weight.form != WeightForm::Table && !firstRow(weight, 0, segment)) {
+    pairs = true;
+    for (int64_t half : {0, 1})
+      if (!add(0, weight.n / 2, firstRow(weight, 0, segment, half, 2)))
+        return std::nullopt;
+  } else {
+    for (size_t p = 0; p < weight.parts.size(); ++p)
+      if (!add(p, rowsOf(weight, p), firstRow(weight, p, segment)))
+        return std::nullopt;
   }
+  if (pairs)
+    fill.form = weight.isNvfp4() ? kFillNvfp4GateUp : kFillGateUp;
   return fill;
 }
 

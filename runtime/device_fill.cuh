@@ -20,22 +20,27 @@ namespace megalith {
 inline constexpr int kFillThreads = 256;
 inline constexpr int kMaxFillParts = 4;
 
-/// Rows of one checkpoint tensor that a segment takes: [first_row, first_row + rows).
+/// Part of one checkpoint tensor that a segment takes: rows [first_row, first_row + rows), the
+/// segment's k columns from first_column on.
 struct FillPart {
   uint32_t name_hash; ///< of the tensor's checkpoint name
   int32_t gain;       ///< 1: a norm's gain, r16(1 + w)
   float scale;
   int32_t rows;
   int64_t first_row;
+  int64_t columns; ///< of the tensor
+  int64_t first_column;
 };
 
 enum FillForm : int32_t {
-  kFillRows,   ///< row-major, zeros behind the last
-  kFillStrips, ///< strips of rows (2i, 2i + 1) of the stacked parts
-  kFillGateUp, ///< strips of row i of part 0 and row i of part 1
+  kFillRows,        ///< row-major, zeros behind the last
+  kFillStrips,      ///< strips of rows (2i, 2i + 1) of the stacked parts
+  kFillGateUp,      ///< strips of row i of part 0 and row i of part 1
+  kFillNvfp4,       ///< NVFP4 tiles, rows as kFillStrips
+  kFillNvfp4GateUp, ///< NVFP4 tiles, rows as kFillGateUp
 };
 
-/// One segment of a weight: a matrix, a table or a vector of bf16.
+/// One segment of a weight: a matrix, a table or a vector of bf16, or an NVFP4 matrix.
 struct FillSegment {
   unsigned char *out;
   uint32_t pieces; ///< of 16 bytes
@@ -43,7 +48,8 @@ struct FillSegment {
   int32_t form; ///< FillForm
   int32_t parts;
   int64_t n, k;                 ///< before padding
-  uint32_t strips, kb, chunk16; ///< of StripLayout
+  uint32_t strips, kb, chunk16; ///< of StripLayout; of Nvfp4Layout tiles, kb, chunk16
+  uint32_t group;               ///< of Nvfp4Layout
   FillPart part[kMaxFillParts];
 };
 
@@ -69,12 +75,12 @@ MEGALITH_FILL_FN uint32_t fill_bits(float value) {
   return __builtin_bit_cast(uint32_t, value) >> 16;
 }
 
-/// Element (row, column) of the stacked parts as bf16 bits; zero outside.
-MEGALITH_FILL_FN uint32_t fill_element(const FillSegment &f, int64_t row, int64_t column) {
+/// Element (row, column) of the stacked parts; zero outside.
+MEGALITH_FILL_FN float fill_value(const FillSegment &f, int64_t row, int64_t column) {
   if (row >= f.n || column >= f.k)
     return 0;
   int p = 0;
-  if (f.form == kFillGateUp) {
+  if (f.form == kFillGateUp || f.form == kFillNvfp4GateUp) {
     p = static_cast<int>(row & 1);
     row >>= 1;
   } else {
@@ -82,16 +88,30 @@ MEGALITH_FILL_FN uint32_t fill_element(const FillSegment &f, int64_t row, int64_
       row -= f.part[p++].rows;
   }
   const FillPart &part = f.part[p];
-  const uint64_t index = static_cast<uint64_t>((part.first_row + row) * f.k + column);
+  const uint64_t index =
+      static_cast<uint64_t>((part.first_row + row) * part.columns + part.first_column + column);
   const float value = models::weightValue(f.seed, part.name_hash, index, part.scale);
   if (!part.gain)
-    return fill_bits(value);
+    return value;
   const uint32_t wide = __builtin_bit_cast(uint32_t, 1.0f + value);
-  return (wide + 0x7FFFu + (wide >> 16 & 1u)) >> 16;
+  return __builtin_bit_cast(float, (wide + 0x7FFFu + (wide >> 16 & 1u)) & 0xFFFF0000u);
 }
+
+/// The same as bf16 bits.
+MEGALITH_FILL_FN uint32_t fill_element(const FillSegment &f, int64_t row, int64_t column) {
+  return fill_bits(fill_value(f, row, column));
+}
+
+} // namespace megalith
+
+#include "runtime/device_fill_nvfp4.cuh"
+
+namespace megalith {
 
 /// Piece `piece` of a segment.
 MEGALITH_FILL_FN FillPiece fill_segment_piece(const FillSegment &f, uint32_t piece) {
+  if (f.form == kFillNvfp4 || f.form == kFillNvfp4GateUp)
+    return fill_nvfp4_piece(f, piece);
   FillPiece out;
   if (f.form == kFillRows) {
     for (int w = 0; w < 4; ++w) {

@@ -25,7 +25,8 @@ namespace megalith::runtime {
 const std::map<llvm::StringRef, llvm::StringRef> &deviceFillHeaders();
 
 /// What the kernel must know to fill segment `segment` of a weight of one layer at `out`. None
-/// where only the host can: transformed tensors, other elements than bf16, inverse frequencies.
+/// where only the host can: tensors transformed otherwise than by slices and by pairing the rows of
+/// their halves, elements that are neither bf16 nor NVFP4, inverse frequencies.
 std::optional<FillSegment> fillSegment(const Weight &weight, int64_t layer, int64_t segment,
                                        uint32_t seed, unsigned char *out);
 

@@ -52,6 +52,12 @@ void placeRow(const Nvfp4Layout &layout, int64_t row, std::span<const uint8_t> c
   }
 }
 
+std::array<float, 5> factorWords(const Nvfp4Factors &factors) {
+  return {factors.global[0] * kNvfp4FactorScale, factors.global[1] * kNvfp4FactorScale,
+          factors.inputScale * factors.global[0] * kNvfp4FactorScale,
+          factors.inputScale * factors.global[1] * kNvfp4FactorScale, factors.inputScale};
+}
+
 /// The inverse of nvfp4Placed.
 uint32_t codeAt(uint32_t half, int64_t place) {
   constexpr int kSign[4] = {15, 9, 11, 10}, kRest[4] = {6, 0, 3, 12};
@@ -115,22 +121,22 @@ int64_t packNvfp4(const Nvfp4Layout &layout, int64_t first, int64_t count, Nvfp4
   return refused;
 }
 
-bool packNvfp4Factors(const Nvfp4Layout &layout, const Nvfp4Factors &factors,
-                      unsigned char *matrix) {
-  const float values[5] = {
-      factors.global[0] * kNvfp4FactorScale, factors.global[1] * kNvfp4FactorScale,
-      factors.inputScale * factors.global[0] * kNvfp4FactorScale,
-      factors.inputScale * factors.global[1] * kNvfp4FactorScale, factors.inputScale};
-  unsigned char *at = matrix + layout.piecesBytes();
-  std::memset(at, 0, Nvfp4Layout::kFactorBytes);
-  std::memcpy(at, values, sizeof(values));
-  for (float value : values)
-    if (!std::isfinite(value))
+bool nvfp4FactorsFit(const Nvfp4Factors &factors) {
+  for (float word : factorWords(factors))
+    if (!std::isfinite(word))
       return false;
   for (float global : factors.global) // a subnormal factor has lost bits, or its product will
     if (global != 0 && !std::isnormal(global))
       return false;
   return true;
+}
+
+void packNvfp4Factors(const Nvfp4Layout &layout, const Nvfp4Factors &factors,
+                      unsigned char *matrix) {
+  const std::array<float, 5> words = factorWords(factors);
+  unsigned char *at = matrix + layout.piecesBytes();
+  std::memset(at, 0, Nvfp4Layout::kFactorBytes);
+  std::memcpy(at, words.data(), sizeof(words));
 }
 
 void unpackNvfp4Row(const Nvfp4Layout &layout, const unsigned char *matrix, int64_t row,

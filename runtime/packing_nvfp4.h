@@ -77,9 +77,12 @@ using Nvfp4Row =
 int64_t packNvfp4(const Nvfp4Layout &layout, int64_t first, int64_t count, Nvfp4Row rows,
                   unsigned char *matrix);
 
-/// Fills what stands behind the pieces of the matrix. False where a factor is not finite, or too
-/// large or small to be scaled exactly.
-bool packNvfp4Factors(const Nvfp4Layout &layout, const Nvfp4Factors &factors,
+/// Whether the factors can be packed: all are finite, none is too large or small to be scaled
+/// exactly.
+bool nvfp4FactorsFit(const Nvfp4Factors &factors);
+
+/// Fills what stands behind the pieces of the matrix, with factors that fit.
+void packNvfp4Factors(const Nvfp4Layout &layout, const Nvfp4Factors &factors,
                       unsigned char *matrix);
 
 /// Row `row` of a packed matrix as operands mean it: code * scale, k exact values.

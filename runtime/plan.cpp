@@ -108,6 +108,14 @@ llvm::Error shapeOfPart(const Weight &weight, const WeightPart &part, int64_t &r
     return fail("a {0} weight {1} '{{layer}'", weight.perLayer ? "per-layer" : "model-wide",
                 weight.perLayer ? "must contain" : "must not contain");
   for (const Transform &t : part.transforms) {
+    const bool columnsOfCodes = weight.isNvfp4() && t.axis == Axis::Columns;
+    if (weight.isNvfp4() && t.kind == TransformKind::AddOne)
+      return fail("add_one of NVFP4 codes, expected a change of rows or columns only");
+    if (columnsOfCodes && t.kind == TransformKind::Pad)
+      return fail("pads the columns of NVFP4 codes; packing does that");
+    if (columnsOfCodes && t.kind == TransformKind::Slice && (t.first % 16 || t.count % 16))
+      return fail("slices {0} columns from {1}, expected whole NVFP4 blocks of 16", t.count,
+                  t.first);
     int64_t &extent = t.axis == Axis::Rows ? rows : columns;
     switch (t.kind) {
     case TransformKind::Slice:
@@ -152,6 +160,9 @@ llvm::Error validateWeight(const Weight &weight) {
   const bool strips = weight.form == WeightForm::Strips || weight.form == WeightForm::GateUpStrips;
   if (strips && weight.element != Element::Bf16)
     return problem("weight '{0}': strips of {1}, expected bf16", weight.name, str(weight.element));
+  if (weight.isNvfp4() && weight.k % 16)
+    return problem("weight '{0}': NVFP4 rows of k = {1}, expected a multiple of 16", weight.name,
+                   weight.k);
   if (weight.element != Element::Bf16 && weight.element != Element::F32)
     return problem("weight '{0}': element {1}, expected bf16 or f32", weight.name,
                    str(weight.element));
@@ -165,9 +176,9 @@ llvm::Error validateWeight(const Weight &weight) {
   }
   if (weight.parts.empty())
     return problem("weight '{0}': no checkpoint tensor", weight.name);
-  if (weight.form == WeightForm::GateUpStrips && weight.parts.size() != 2)
-    return problem("weight '{0}': gate_up_strips has {1} parts, expected gate and up", weight.name,
-                   weight.parts.size());
+  if (weight.isGateUp() && weight.parts.size() != 2)
+    return problem("weight '{0}': {1} has {2} parts, expected gate and up", weight.name,
+                   str(weight.form), weight.parts.size());
   if (weight.form == WeightForm::Vector && weight.n != 1)
     return problem("weight '{0}': a vector with n = {1}, expected 1", weight.name, weight.n);
   int64_t total = 0;
@@ -184,7 +195,7 @@ llvm::Error validateWeight(const Weight &weight) {
     if (columns != weight.k)
       return problem("weight '{0}', tensor '{1}': {2} columns, expected k = {3}", weight.name,
                      part.tensor, columns, weight.k);
-    if (weight.form == WeightForm::GateUpStrips && rows * 2 != weight.n)
+    if (weight.isGateUp() && rows * 2 != weight.n)
       return problem("weight '{0}', tensor '{1}': {2} rows, expected n / 2 = {3}", weight.name,
                      part.tensor, rows, weight.n / 2);
     total += rows;

@@ -175,6 +175,8 @@ struct Buffer {
 enum class WeightForm {
   Strips,             ///< strip-packed matrix [n][k], pair (2i, 2i+1) (contract section 1)
   GateUpStrips,       ///< strip-packed, pair (gate i, up i); n counts both, so n = 2 * intermediate
+  Nvfp4,              ///< NVFP4 tiles, rows paired as Strips does (runtime/packing_nvfp4.h)
+  GateUpNvfp4,        ///< NVFP4 tiles, rows paired as GateUpStrips does
   Vector,             ///< k values, zero-padded to a multiple of 128
   Table,              ///< n rows of k values, row-major, as in the checkpoint
   InverseFrequencies, ///< k/2 fp32 values theta^(-2j/k), no checkpoint tensor
@@ -215,12 +217,13 @@ struct WeightPart {
   bool operator==(const WeightPart &) const = default;
 };
 
-/// A packed weight. Parts are stacked by rows in their order (q, k, v); for GateUpStrips there are
-/// two, gate then up. An expert bank holds `experts` such matrices one after another.
+/// A packed weight. Parts are stacked by rows in their order (q, k, v); for GateUpStrips and
+/// GateUpNvfp4 there are two, gate then up. An expert bank holds `experts` such matrices one after
+/// another.
 struct Weight {
   std::string name; ///< "qkv", "expert_up", …
   WeightForm form = WeightForm::Strips;
-  Element element = Element::Bf16; ///< in memory; bf16 for both strip forms
+  Element element = Element::Bf16; ///< in memory; bf16 for strips, without meaning for NVFP4
   int64_t n = 1;                   ///< output rows after stacking, before padding
   int64_t k = 0;                   ///< columns, before padding
   int64_t experts = 0;             ///< 0: no expert bank
@@ -228,6 +231,10 @@ struct Weight {
   double theta = 0;                ///< InverseFrequencies
   std::vector<WeightPart> parts;
 
+  bool isNvfp4() const { return form == WeightForm::Nvfp4 || form == WeightForm::GateUpNvfp4; }
+  bool isGateUp() const {
+    return form == WeightForm::GateUpStrips || form == WeightForm::GateUpNvfp4;
+  }
   bool operator==(const Weight &) const = default;
 };
 

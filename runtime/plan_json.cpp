@@ -43,6 +43,8 @@ constexpr Spelling<Element> kElements[] = {
     {Element::Bf16, "bf16"}, {Element::F32, "f32"}, {Element::I32, "i32"}, {Element::U32, "u32"}};
 constexpr Spelling<WeightForm> kForms[] = {{WeightForm::Strips, "strips"},
                                            {WeightForm::GateUpStrips, "gate_up_strips"},
+                                           {WeightForm::Nvfp4, "nvfp4"},
+                                           {WeightForm::GateUpNvfp4, "gate_up_nvfp4"},
                                            {WeightForm::Vector, "vector"},
                                            {WeightForm::Table, "table"},
                                            {WeightForm::InverseFrequencies, "inverse_frequencies"}};

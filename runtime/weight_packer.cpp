@@ -5,6 +5,8 @@
 #include "runtime/error.h"
 #include "runtime/packing.h"
 
+#include "llvm/ADT/SmallVector.h"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -49,10 +51,38 @@ int64_t rowsAfter(const WeightPart &part) {
   return rows;
 }
 
-/// Which row of the tensor row `row` of the transformed part comes from; -1: a row of padding.
+/// Applies what transforms do within a row.
+void transformColumns(const WeightPart &part, std::vector<uint16_t> &values) {
+  for (const Transform &t : part.transforms) {
+    if (t.kind == TransformKind::AddOne) {
+      for (uint16_t &value : values)
+        value = narrow(1.0f + widen(value));
+    } else if (t.axis == Axis::Columns && t.kind == TransformKind::Slice) {
+      values.erase(values.begin(), values.begin() + t.first);
+      values.resize(t.count);
+    } else if (t.axis == Axis::Columns && t.kind == TransformKind::Pad) {
+      values.resize(t.count, 0);
+    }
+  }
+}
+
+/// Stores bf16 numbers as the weight's element.
+void store(Element element, std::span<const uint16_t> values, unsigned char *out) {
+  if (element == Element::Bf16) {
+    std::memcpy(out, values.data(), values.size_bytes());
+    return;
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    const float wide = widen(values[i]);
+    std::memcpy(out + 4 * i, &wide, 4);
+  }
+}
+
+} // namespace
+
 int64_t sourceRow(const WeightPart &part, int64_t row) {
   // Extents before each transform, to undo them from the last to the first.
-  std::vector<int64_t> before;
+  llvm::SmallVector<int64_t, 4> before;
   int64_t rows = tensorRows(part);
   for (const Transform &t : part.transforms) {
     before.push_back(rows);
@@ -84,35 +114,6 @@ int64_t sourceRow(const WeightPart &part, int64_t row) {
   return row;
 }
 
-/// Applies what transforms do within a row.
-void transformColumns(const WeightPart &part, std::vector<uint16_t> &values) {
-  for (const Transform &t : part.transforms) {
-    if (t.kind == TransformKind::AddOne) {
-      for (uint16_t &value : values)
-        value = narrow(1.0f + widen(value));
-    } else if (t.axis == Axis::Columns && t.kind == TransformKind::Slice) {
-      values.erase(values.begin(), values.begin() + t.first);
-      values.resize(t.count);
-    } else if (t.axis == Axis::Columns && t.kind == TransformKind::Pad) {
-      values.resize(t.count, 0);
-    }
-  }
-}
-
-/// Stores bf16 numbers as the weight's element.
-void store(Element element, std::span<const uint16_t> values, unsigned char *out) {
-  if (element == Element::Bf16) {
-    std::memcpy(out, values.data(), values.size_bytes());
-    return;
-  }
-  for (size_t i = 0; i < values.size(); ++i) {
-    const float wide = widen(values[i]);
-    std::memcpy(out + 4 * i, &wide, 4);
-  }
-}
-
-} // namespace
-
 int64_t segmentCount(const Weight &weight) {
   return std::max<int64_t>(1, weight.experts);
 }
@@ -122,6 +123,9 @@ int64_t segmentBytes(const Weight &weight) {
   case WeightForm::Strips:
   case WeightForm::GateUpStrips:
     return StripLayout(weight.n, weight.k).bytes();
+  case WeightForm::Nvfp4:
+  case WeightForm::GateUpNvfp4:
+    return Nvfp4Layout(weight.n, weight.k).bytes();
   case WeightForm::Vector:
     return paddedVector(weight.k) * elementBytes(weight.element);
   case WeightForm::Table:
@@ -139,44 +143,128 @@ std::string tensorName(const WeightPart &part, int64_t layer, int64_t expert) {
 llvm::Expected<WeightPacker> WeightPacker::open(const Weight &weight, int64_t layer,
                                                 const OpenTensor &openTensor) {
   WeightPacker packer(weight, layer);
+  auto fail = [&](llvm::Error error) {
+    return problem("weight '{0}' of layer {1}: {2}", weight.name, layer,
+                   llvm::toString(std::move(error)));
+  };
+  if (weight.isNvfp4() && !openTensor.blocks)
+    return problem("weight '{0}' of layer {1} is NVFP4, of which this source of weights has none",
+                   weight.name, layer);
   for (const WeightPart &part : weight.parts) {
     const bool perExpert = llvm::StringRef(part.tensor).contains("{expert}");
     const int64_t count = perExpert ? segmentCount(weight) : 1;
     packer.partRows.push_back(rowsAfter(part) / (perExpert ? 1 : segmentCount(weight)));
     std::vector<TensorRow> &opened = packer.tensors.emplace_back();
+    std::vector<BlockRows> &openedBlocks = packer.blocks.emplace_back();
     for (int64_t expert = 0; expert < count; ++expert) {
-      auto tensor = openTensor(tensorName(part, layer, expert), part.shape, part.gain);
-      if (!tensor)
-        return problem("weight '{0}' of layer {1}: {2}", weight.name, layer,
-                       llvm::toString(tensor.takeError()));
-      opened.push_back(std::move(*tensor));
+      const std::string name = tensorName(part, layer, expert);
+      if (weight.isNvfp4()) {
+        auto tensor = openTensor.blocks(name, part.shape);
+        if (!tensor)
+          return fail(tensor.takeError());
+        openedBlocks.push_back(std::move(*tensor));
+      } else {
+        auto tensor = openTensor(name, part.shape, part.gain);
+        if (!tensor)
+          return fail(tensor.takeError());
+        opened.push_back(std::move(*tensor));
+      }
     }
   }
+  if (weight.isNvfp4())
+    if (llvm::Error error = packer.collectFactors())
+      return fail(std::move(error));
   return packer;
 }
 
-void WeightPacker::partRow(size_t part, int64_t segment, int64_t row,
-                           std::span<uint16_t> out) const {
-  const WeightPart &from = spec.parts[part];
-  const bool perExpert = tensors[part].size() > 1;
-  const int64_t source = sourceRow(from, perExpert ? row : segment * partRows[part] + row);
-  std::vector<uint16_t> values(from.shape.back(), 0);
-  if (source >= 0) {
-    tensors[part][perExpert ? segment : 0](source, values);
-    transformColumns(from, values);
-    std::copy_n(values.begin(), out.size(), out.begin());
-  } else {
-    std::fill(out.begin(), out.end(), uint16_t(0));
+llvm::Error WeightPacker::collectFactors() {
+  for (int64_t segment = 0; segment < segmentCount(spec); ++segment) {
+    Nvfp4Factors &found = factors.emplace_back();
+    int64_t first[2] = {-1, -1};
+    bool hasInput = false;
+    for (int64_t row = 0; row < spec.n; ++row) {
+      const Origin from = origin(segment, row);
+      if (from.source < 0)
+        continue;
+      const BlockRows &rows = blocks[from.part][from.tensor];
+      const float global = rows.global(from.source), input = rows.inputScale(from.source);
+      if (first[row % 2] < 0)
+        found.global[row % 2] = global;
+      else if (found.global[row % 2] != global)
+        return problem("segment {0}: rows {1} and {2} have the factors {3} and {4}, expected one "
+                       "for all {5} rows (as gates or ups of one expert have)",
+                       segment, first[row % 2], row, found.global[row % 2], global,
+                       row % 2 ? "odd" : "even");
+      first[row % 2] = row;
+      if (hasInput && found.inputScale != input)
+        return problem("segment {0}: rows before {1} have the input scale {2}, row {1} has {3}; "
+                       "expected one, since they meet the same activations",
+                       segment, row, found.inputScale, input);
+      found.inputScale = input;
+      hasInput = true;
+    }
+    if (!nvfp4FactorsFit(found))
+      return problem("segment {0}: factors {1} and {2} with input scale {3} are too large or small",
+                     segment, found.global[0], found.global[1], found.inputScale);
   }
+  return llvm::Error::success();
+}
+
+WeightPacker::Origin WeightPacker::origin(int64_t segment, int64_t row) const {
+  size_t part = 0;
+  if (spec.isGateUp()) {
+    part = size_t(row % 2);
+    row /= 2;
+  } else {
+    while (row >= partRows[part])
+      row -= partRows[part++];
+  }
+  const WeightPart &from = spec.parts[part];
+  const bool perExpert = llvm::StringRef(from.tensor).contains("{expert}");
+  return {part, perExpert ? size_t(segment) : 0,
+          sourceRow(from, perExpert ? row : segment * partRows[part] + row)};
 }
 
 void WeightPacker::row(int64_t segment, int64_t row, std::span<uint16_t> out) const {
-  if (spec.form == WeightForm::GateUpStrips)
-    return partRow(row % 2, segment, row / 2, out);
-  size_t part = 0;
-  while (row >= partRows[part])
-    row -= partRows[part++];
-  partRow(part, segment, row, out);
+  const Origin from = origin(segment, row);
+  if (from.source < 0) {
+    std::fill(out.begin(), out.end(), uint16_t(0));
+    return;
+  }
+  const WeightPart &part = spec.parts[from.part];
+  std::vector<uint16_t> values(part.shape.back(), 0);
+  tensors[from.part][from.tensor](from.source, values);
+  transformColumns(part, values);
+  std::copy_n(values.begin(), out.size(), out.begin());
+}
+
+void WeightPacker::blockRow(int64_t segment, int64_t row, std::span<uint8_t> codes,
+                            std::span<uint8_t> scales) const {
+  const Origin from = origin(segment, row);
+  if (from.source < 0) {
+    std::fill(codes.begin(), codes.end(), uint8_t(0));
+    std::fill(scales.begin(), scales.end(), uint8_t(0));
+    return;
+  }
+  const WeightPart &part = spec.parts[from.part];
+  int64_t first = 0; // of the columns that slices leave
+  for (const Transform &t : part.transforms)
+    first += t.kind == TransformKind::Slice && t.axis == Axis::Columns ? t.first : 0;
+  std::vector<uint8_t> allCodes(part.shape.back() / 2), allScales(part.shape.back() / 16);
+  blocks[from.part][from.tensor].row(from.source, allCodes, allScales);
+  std::copy_n(allCodes.begin() + first / 2, codes.size(), codes.begin());
+  std::copy_n(allScales.begin() + first / 16, scales.size(), scales.begin());
+}
+
+void WeightPacker::share(int64_t count, unsigned threads,
+                         llvm::function_ref<void(int64_t first, int64_t count)> pack) {
+  const int64_t each = (count + threads - 1) / threads;
+  std::vector<std::thread> workers;
+  for (int64_t first = each; first < count; first += each)
+    workers.emplace_back(pack, first, std::min(each, count - first));
+  pack(0, std::min(each, count));
+  for (std::thread &worker : workers)
+    worker.join();
 }
 
 void WeightPacker::pack(int64_t segment, unsigned char *out, unsigned threads) const {
@@ -184,18 +272,25 @@ void WeightPacker::pack(int64_t segment, unsigned char *out, unsigned threads) c
   case WeightForm::Strips:
   case WeightForm::GateUpStrips: {
     const StripLayout layout(spec.n, spec.k);
-    auto packRange = [&](int64_t first, int64_t count) {
+    share(layout.strips, threads, [&](int64_t first, int64_t count) {
       packStrips(
           layout, first, count,
           [&](int64_t index, std::span<uint16_t> values) { row(segment, index, values); }, out);
-    };
-    const int64_t share = (layout.strips + threads - 1) / threads;
-    std::vector<std::thread> workers;
-    for (int64_t first = share; first < layout.strips; first += share)
-      workers.emplace_back(packRange, first, std::min(share, layout.strips - first));
-    packRange(0, std::min(share, layout.strips));
-    for (std::thread &worker : workers)
-      worker.join();
+    });
+    return;
+  }
+  case WeightForm::Nvfp4:
+  case WeightForm::GateUpNvfp4: {
+    const Nvfp4Layout layout(spec.n, spec.k);
+    share(layout.tiles, threads, [&](int64_t first, int64_t count) {
+      packNvfp4(
+          layout, first, count,
+          [&](int64_t index, std::span<uint8_t> codes, std::span<uint8_t> scales) {
+            blockRow(segment, index, codes, scales);
+          },
+          out);
+    });
+    packNvfp4Factors(layout, factors[segment], out);
     return;
   }
   case WeightForm::Vector:

@@ -7,6 +7,7 @@
 #ifndef MEGALITH_RUNTIME_WEIGHT_PACKER_H
 #define MEGALITH_RUNTIME_WEIGHT_PACKER_H
 
+#include "runtime/packing_nvfp4.h"
 #include "runtime/plan.h"
 
 #include <functional>
@@ -20,9 +21,25 @@ namespace megalith::runtime {
 /// Cannot fail; may be called from several threads.
 using TensorRow = std::function<void(int64_t row, std::span<uint16_t> out)>;
 
+/// An opened NVFP4 tensor (leading dimensions flattened). No scale is negative or NaN. Cannot fail;
+/// may be called from several threads.
+struct BlockRows {
+  /// Row `row` as it is stored: codes two to a byte, e4m3 scales; all columns.
+  std::function<void(int64_t row, std::span<uint8_t> codes, std::span<uint8_t> scales)> row;
+  std::function<float(int64_t row)> global;     ///< weight_scale_2 of the row
+  std::function<float(int64_t row)> inputScale; ///< of activations; 0: the checkpoint has none
+};
+
 /// Opens a checkpoint tensor of the given shape; `gain` as in WeightPart.
-using OpenTensor = std::function<llvm::Expected<TensorRow>(
-    const std::string &name, const std::vector<int64_t> &shape, bool gain)>;
+struct OpenTensor : std::function<llvm::Expected<TensorRow>(
+                        const std::string &name, const std::vector<int64_t> &shape, bool gain)> {
+  using function::function;
+
+  /// The same for NVFP4 tensors, `shape` in numbers. Empty: there are none.
+  std::function<llvm::Expected<BlockRows>(const std::string &name,
+                                          const std::vector<int64_t> &shape)>
+      blocks;
+};
 
 /// Bytes of a weight of one layer: an expert bank is `experts` segments of the same size,
 /// everything else one segment.
@@ -34,6 +51,9 @@ inline int64_t weightBytes(const Weight &weight) {
 
 /// Checkpoint name of the tensor that a part takes: {layer} and {expert} replaced.
 std::string tensorName(const WeightPart &part, int64_t layer, int64_t expert);
+
+/// Which row of the tensor row `row` of the transformed part comes from; -1: a row of padding.
+int64_t sourceRow(const WeightPart &part, int64_t row);
 
 /// A weight of one layer with its tensors opened.
 class WeightPacker {
@@ -49,18 +69,33 @@ public:
   void pack(int64_t segment, unsigned char *out, unsigned threads = 1) const;
 
   /// Row `row` (0..n-1, after stacking) of a segment, k bf16 numbers as bits. For gate/up, row 2i
-  /// is gate i and row 2i+1 up i.
+  /// is gate i and row 2i+1 up i. Not for NVFP4.
   void row(int64_t segment, int64_t row, std::span<uint16_t> out) const;
 
 private:
+  /// Where a row of a segment comes from.
+  struct Origin {
+    size_t part;
+    size_t tensor;  ///< of the part
+    int64_t source; ///< row of the tensor, or -1
+  };
+
   WeightPacker(Weight weight, int64_t layer) : spec(std::move(weight)), layerNumber(layer) {}
-  void partRow(size_t part, int64_t segment, int64_t row, std::span<uint16_t> out) const;
+  llvm::Error collectFactors();
+  Origin origin(int64_t segment, int64_t row) const;
+  void blockRow(int64_t segment, int64_t row, std::span<uint8_t> codes,
+                std::span<uint8_t> scales) const;
+  /// Calls pack(first, count) for shares of `count` on up to `threads` threads.
+  static void share(int64_t count, unsigned threads,
+                    llvm::function_ref<void(int64_t first, int64_t count)> pack);
 
   Weight spec;
   int64_t layerNumber;
   std::vector<int64_t> partRows; ///< rows of each part in a segment
   /// [part][expert], or [part][0] where one tensor serves all experts.
   std::vector<std::vector<TensorRow>> tensors;
+  std::vector<std::vector<BlockRows>> blocks; ///< the same of an NVFP4 weight
+  std::vector<Nvfp4Factors> factors;          ///< of each segment
 };
 
 } // namespace megalith::runtime

@@ -126,11 +126,10 @@ void quantizeFp8Blocks(std::span<const float> values, int64_t rows, int64_t colu
 }
 
 void BlockTensor::unscaledRow(int64_t index, std::span<float> out) const {
-  std::vector<uint8_t> codeBytes(size_t(format.codeBytes(columns)));
-  std::vector<uint8_t> scaleBytes(size_t(format.blocksAcross(columns) * format.scaleBytes()));
-  codes(index, codeBytes);
-  scales(index, scaleBytes);
-  decodeRow(format, codeBytes, scaleBytes, out);
+  std::vector<uint8_t> codes(size_t(format.codeBytes(columns)));
+  std::vector<uint8_t> scales(size_t(format.blocksAcross(columns) * format.scaleBytes()));
+  stored(index, codes, scales);
+  decodeRow(format, codes, scales, out);
 }
 
 void BlockTensor::row(int64_t index, std::span<float> out) const {

@@ -81,10 +81,9 @@ public:
   const BlockFormat format;
   const int64_t columns;
 
-  /// The stored codes of row `index`, format.codeBytes(columns) of them.
-  virtual void codes(int64_t index, std::span<uint8_t> out) const = 0;
-  /// The stored scales of the blocks that row `index` touches: blocksAcross * scaleBytes bytes.
-  virtual void scales(int64_t index, std::span<uint8_t> out) const = 0;
+  /// Row `index` as it is stored: format.codeBytes(columns) bytes of codes, and the scales of the
+  /// blocks that the row touches, blocksAcross * scaleBytes bytes.
+  virtual void stored(int64_t index, std::span<uint8_t> codes, std::span<uint8_t> scales) const = 0;
   /// The global factor of row `index`; 1 where the format has none.
   virtual float global(int64_t index) const = 0;
   /// Whether the activations' scales are known: a checkpoint for bf16 activations has none.

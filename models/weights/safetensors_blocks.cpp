@@ -6,6 +6,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/Twine.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -47,13 +48,11 @@ public:
   const unsigned char *codeBytes = nullptr, *scaleBytes = nullptr;
   std::vector<float> globals = {1.0f}, inputScales;
 
-  void codes(int64_t index, std::span<uint8_t> out) const override {
-    std::memcpy(out.data(), codeBytes + uint64_t(index) * out.size(), out.size());
-  }
-  void scales(int64_t index, std::span<uint8_t> out) const override {
+  void stored(int64_t index, std::span<uint8_t> codes, std::span<uint8_t> scales) const override {
+    std::memcpy(codes.data(), codeBytes + uint64_t(index) * codes.size(), codes.size());
     const int64_t down =
         index / matrixRows * format.blocksDown(matrixRows) + index % matrixRows / format.blockRows;
-    std::memcpy(out.data(), scaleBytes + uint64_t(down) * out.size(), out.size());
+    std::memcpy(scales.data(), scaleBytes + uint64_t(down) * scales.size(), scales.size());
   }
   float global(int64_t index) const override { return ofRow(globals, index); }
   bool hasInputScale() const override { return !inputScales.empty(); }
@@ -69,6 +68,28 @@ private:
 
   int64_t rows, matrixRows;
 };
+
+/// One byte that is no scale (NaN, or negative) would spoil a layer long after loading; looking at
+/// all of them takes a fraction of the time that loading takes.
+llvm::Error scalesMakeSense(const MappedBlocks &tensor, const TensorSpec &spec,
+                            const llvm::Twine &name) {
+  const int64_t across = tensor.format.blocksAcross(tensor.columns);
+  const bool e4m3 = tensor.format.scale == BlockFormat::Scale::E4m3;
+  const auto isBad = [e4m3](uint8_t byte) { return e4m3 ? byte >= 0x7F : byte == 0xFF; };
+  for (int64_t row = 0; row < spec.rows(); ++row) {
+    const unsigned char *scales = tensor.scaleBytes + row * across;
+    bool bad = false;
+    for (int64_t b = 0; b < across; ++b)
+      bad |= isBad(scales[b]);
+    if (!bad)
+      continue;
+    const int64_t at = std::find_if(scales, scales + across, isBad) - scales;
+    return problem("tensor " + name + ": row " + llvm::Twine(row) + ", block " + llvm::Twine(at) +
+                   ": the byte " + llvm::Twine(int(scales[at])) +
+                   " is no scale, expected one that is positive and not NaN; is the file damaged?");
+  }
+  return llvm::Error::success();
+}
 
 } // namespace
 
@@ -147,6 +168,8 @@ SafetensorsWeights::openBlocks(const TensorSpec &spec, const BlockFormat &format
             attach(tensor->scaleBytes, weightPart(name, "scale"), "F8_E4M3",
                    withColumns(spec.shape, across), "NVFP4 scales, one for 16 columns"))
       return error;
+    if (llvm::Error error = scalesMakeSense(*tensor, spec, weightPart(name, "scale")))
+      return error;
     auto globals = factors(weightPart(name, "scale_2"), spec);
     if (!globals)
       return globals.takeError();
@@ -167,6 +190,8 @@ SafetensorsWeights::openBlocks(const TensorSpec &spec, const BlockFormat &format
     if (llvm::Error error =
             attach(tensor->scaleBytes, name + "_scales", "U8", withColumns(spec.shape, across),
                    "MXFP4 scales, one for 32 columns"))
+      return error;
+    if (llvm::Error error = scalesMakeSense(*tensor, spec, name + "_scales"))
       return error;
   } else {
     if (llvm::Error error = attach(tensor->codeBytes, name, "F8_E4M3", spec.shape, "FP8 codes"))

@@ -99,22 +99,13 @@ public:
       : BlockTensor(format, spec.columns()), values(seed, spec),
         amax(weightScale(uint64_t(spec.columns()))) {}
 
-  void codes(int64_t index, std::span<uint8_t> out) const override {
-    std::vector<uint8_t> scales(size_t(format.blocksAcross(columns) * format.scaleBytes()));
-    quantize(index, out, scales);
-  }
-  void scales(int64_t index, std::span<uint8_t> out) const override {
-    std::vector<uint8_t> codes(size_t(format.codeBytes(columns)));
-    quantize(index, codes, out);
-  }
   float global(int64_t) const override { return format.global ? nvfp4Global(amax) : 1.0f; }
   bool hasInputScale() const override { return format.global; }
   float inputScale(int64_t) const override {
     return format.global ? nvfp4Global(kHashedActivationMax) : 1.0f;
   }
 
-private:
-  void quantize(int64_t index, std::span<uint8_t> codes, std::span<uint8_t> scales) const {
+  void stored(int64_t index, std::span<uint8_t> codes, std::span<uint8_t> scales) const override {
     std::vector<float> row(static_cast<size_t>(columns));
     values.row(index, std::span<float>(row));
     if (format == BlockFormat::nvfp4())
@@ -133,6 +124,7 @@ private:
                   size_t(bytes));
   }
 
+private:
   HashedTensor values;
   float amax;
 };

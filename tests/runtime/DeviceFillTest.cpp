@@ -6,6 +6,7 @@
 
 #include "models/weights/bf16.h"
 #include "models/weights/weights.h"
+#include "tools/weights/OpenWeights.h"
 
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -17,22 +18,10 @@ namespace {
 
 constexpr uint32_t kSeed = 7;
 
-OpenTensor hashed(const models::HashedWeights &weights) {
-  return [&weights](const std::string &name, const std::vector<int64_t> &shape,
-                    bool gain) -> llvm::Expected<TensorRow> {
-    auto tensor =
-        weights.open({name, shape, gain ? models::TensorRole::Gain : models::TensorRole::Matrix});
-    if (!tensor)
-      return tensor.takeError();
-    return TensorRow([tensor = std::shared_ptr<models::WeightTensor>(std::move(*tensor))](
-                         int64_t row, std::span<uint16_t> out) { tensor->row(row, out); });
-  };
-}
-
 /// Every segment of a weight, filled as the kernel fills it, against the host's packing.
 void checkFill(const Weight &weight, int64_t layer) {
   const models::HashedWeights weights(kSeed);
-  auto packer = WeightPacker::open(weight, layer, hashed(weights));
+  auto packer = WeightPacker::open(weight, layer, openTensors(weights));
   REQUIRE(bool(packer));
   for (int64_t segment = 0; segment < segmentCount(weight); ++segment) {
     std::vector<unsigned char> expected(segmentBytes(weight)), got(segmentBytes(weight), 0xEE);
@@ -84,6 +73,56 @@ TEST_CASE("expert banks: a tensor an expert, or one for all") {
             5);
 }
 
+TEST_CASE("slices of rows and columns; gates and ups of one tensor") {
+  const Transform rows = {.axis = Axis::Rows, .first = 4, .count = 8};
+  const Transform columns = {.axis = Axis::Columns, .first = 256, .count = 128};
+  checkFill(
+      {.name = "w",
+       .form = WeightForm::Strips,
+       .n = 8,
+       .k = 128,
+       .parts = {{.tensor = "l.{layer}.o", .shape = {16, 512}, .transforms = {rows, columns}}}},
+      1);
+  const Transform pairs = {.kind = TransformKind::Permute, .order = {0, 3, 1, 4, 2, 5}};
+  for (WeightForm form : {WeightForm::Strips, WeightForm::Nvfp4})
+    checkFill({.name = "up",
+               .form = form,
+               .n = 6,
+               .k = 256,
+               .experts = 3,
+               .parts = {{.tensor = "l.{layer}.e", .shape = {3, 6, 256}, .transforms = {pairs}}}},
+              1);
+}
+
+TEST_CASE("NVFP4: groups of four, two and one steps, padded widths and heights, several blocks") {
+  for (int64_t k : {128, 208, 512, 768, 2048, 4096}) {
+    INFO("k " << k);
+    checkFill({.name = "down",
+               .form = WeightForm::Nvfp4,
+               .n = 17,
+               .k = k,
+               .experts = 2,
+               .parts = {{.tensor = "l.{layer}.down", .shape = {2, 17, k}}}},
+              5);
+  }
+  checkFill({.name = "up",
+             .form = WeightForm::GateUpNvfp4,
+             .n = 24,
+             .k = 512,
+             .experts = 2,
+             .parts = {{.tensor = "l.{layer}.e.{expert}.gate", .shape = {12, 512}},
+                       {.tensor = "l.{layer}.e.{expert}.up", .shape = {12, 512}}}},
+            2);
+  checkFill({.name = "sharded",
+             .form = WeightForm::Nvfp4,
+             .n = 8,
+             .k = 512,
+             .parts = {{.tensor = "l.{layer}.down",
+                        .shape = {8, 1024},
+                        .transforms = {{.axis = Axis::Columns, .first = 512, .count = 512}}}}},
+            2);
+}
+
 TEST_CASE("gains and tables") {
   checkFill({.name = "g",
              .form = WeightForm::Vector,
@@ -106,7 +145,8 @@ TEST_CASE("what the kernel cannot make is left to the host") {
                    .k = 128,
                    .parts = {{.tensor = "t",
                               .shape = {16, 128},
-                              .transforms = {{.kind = TransformKind::Slice, .count = 8}}}}};
+                              .transforms = {{.kind = TransformKind::Interleave, .groups = 4},
+                                             {.kind = TransformKind::Slice, .count = 8}}}}};
   CHECK_FALSE(fillSegment(weight, 0, 0, kSeed, nullptr));
   weight.parts[0] = {.tensor = "t", .shape = {8, 128}};
   CHECK(fillSegment(weight, 0, 0, kSeed, nullptr));

@@ -30,7 +30,7 @@ void madeUpRow(int64_t row, std::span<uint8_t> codes, std::span<uint8_t> scales)
 std::vector<unsigned char> packed(const Nvfp4Layout &layout) {
   std::vector<unsigned char> matrix(size_t(layout.bytes()), 0xEE);
   REQUIRE(packNvfp4(layout, 0, layout.tiles, madeUpRow, matrix.data()) == -1);
-  REQUIRE(packNvfp4Factors(layout, {}, matrix.data()));
+  packNvfp4Factors(layout, {}, matrix.data());
   return matrix;
 }
 
@@ -161,7 +161,7 @@ TEST_CASE("Products of a chunk come in groups of steps in which a lane's columns
 TEST_CASE("Factors stand behind the pieces, scaled") {
   const Nvfp4Layout layout(16, 128);
   std::vector<unsigned char> matrix(size_t(layout.bytes()));
-  REQUIRE(packNvfp4Factors(layout, {{1e-5f, 3e-5f}, 0.5f}, matrix.data()));
+  packNvfp4Factors(layout, {{1e-5f, 3e-5f}, 0.5f}, matrix.data());
   float values[32];
   std::memcpy(values, matrix.data() + layout.piecesBytes(), 128);
   CHECK(values[0] == 1e-5f * 16384);
@@ -170,11 +170,11 @@ TEST_CASE("Factors stand behind the pieces, scaled") {
   CHECK(values[3] == 1.5e-5f * 16384);
   CHECK(values[4] == 0.5f);
   CHECK(values[5] == 0);
-  CHECK_FALSE(packNvfp4Factors(layout, {{1e35f, 1}, 0}, matrix.data()));
-  CHECK_FALSE(packNvfp4Factors(layout, {{1, 1e-39f}, 0}, matrix.data()));
-  CHECK_FALSE(
-      packNvfp4Factors(layout, {{1, 1}, std::numeric_limits<float>::infinity()}, matrix.data()));
-  CHECK(packNvfp4Factors(layout, {{0, 0}, 0}, matrix.data())); // a matrix of zeros
+  CHECK_FALSE(nvfp4FactorsFit({{1e35f, 1}, 0}));
+  CHECK_FALSE(nvfp4FactorsFit({{1, 1e-39f}, 0}));
+  CHECK_FALSE(nvfp4FactorsFit({{1, 1}, std::numeric_limits<float>::infinity()}));
+  CHECK(nvfp4FactorsFit({{0, 0}, 0})); // a matrix of zeros
+  CHECK(nvfp4FactorsFit({{1e-5f, 3e-5f}, 0.5f}));
 }
 
 TEST_CASE("Scales that no quantiser makes are refused by row") {

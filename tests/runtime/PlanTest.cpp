@@ -129,6 +129,35 @@ TEST_CASE("contradictions are named") {
   check([](Plan &p) { p.weights[2].theta = 0; }, "theta > 1");
   check([](Plan &p) { p.weights[0].parts[0].transforms = {{.count = 99}}; },
         "a slice of 99 from 0 leaves its 16 rows");
+  auto nvfp4 = [&](std::vector<Transform> transforms, int64_t k, const std::string &want) {
+    check(
+        [&](Plan &p) {
+          p.weights[0].form = WeightForm::Nvfp4;
+          p.weights[0].k = k;
+          p.weights[0].parts[0].transforms = transforms;
+        },
+        want);
+  };
+  nvfp4({}, 100, "NVFP4 rows of k = 100, expected a multiple of 16");
+  nvfp4({{.kind = TransformKind::AddOne}}, 128, "add_one of NVFP4 codes");
+  nvfp4({{.axis = Axis::Columns, .first = 8, .count = 64}}, 128, "slices 64 columns from 8");
+  nvfp4({{.kind = TransformKind::Pad, .axis = Axis::Columns, .count = 256}}, 128,
+        "pads the columns of NVFP4 codes");
+  check(
+      [](Plan &p) {
+        p.weights[1].form = WeightForm::GateUpNvfp4;
+        p.weights[1].parts.pop_back();
+      },
+      "gate_up_nvfp4 has 1 parts, expected gate and up");
+}
+
+TEST_CASE("NVFP4 forms are written and read") {
+  Plan plan = tinyPlan();
+  plan.weights[0].form = WeightForm::Nvfp4;
+  plan.weights[1].form = WeightForm::GateUpNvfp4;
+  auto read = parsePlan(toJson(plan));
+  REQUIRE(bool(read));
+  CHECK(*read == plan);
 }
 
 TEST_CASE("a plan without attention needs no heads") {

@@ -202,3 +202,102 @@ TEST_CASE("a tensor that cannot be opened is named with its weight") {
   REQUIRE(!packer);
   CHECK_THAT(llvm::toString(packer.takeError()), Contains("weight 'w' of layer 4: no such tensor"));
 }
+
+namespace {
+
+/// NVFP4 tensors whose numbers say where they are; factors by tensor and half of the rows.
+struct BlockSource {
+  float downFactor = 0.5f, upFactor = 0.25f, lateInput = 2;
+
+  OpenTensor open() const {
+    OpenTensor open = Source().open();
+    open.blocks = [*this](const std::string &name,
+                          const std::vector<int64_t> &) -> llvm::Expected<BlockRows> {
+      const bool isUp = name.find("up") != std::string::npos;
+      return BlockRows{
+          [](int64_t row, std::span<uint8_t> codes, std::span<uint8_t> scales) {
+            for (size_t i = 0; i < codes.size(); ++i)
+              codes[i] = code(row, int64_t(i));
+            for (size_t i = 0; i < scales.size(); ++i)
+              scales[i] = uint8_t(1 + (row + int64_t(i)) % 0x7E);
+          },
+          [factor = isUp ? upFactor : downFactor](int64_t row) { return row < 8 ? 0.5f : factor; },
+          [late = lateInput](int64_t row) { return row < 12 ? 2.0f : late; }};
+    };
+    return open;
+  }
+  static uint8_t code(int64_t row, int64_t byte) { return uint8_t(row * 37 + byte * 11); }
+};
+
+Weight nvfp4(std::vector<WeightPart> parts, WeightForm form, int64_t n, int64_t k) {
+  return {.name = "w", .form = form, .n = n, .k = k, .perLayer = false, .parts = std::move(parts)};
+}
+
+std::string openError(const Weight &weight, const OpenTensor &open) {
+  auto packer = WeightPacker::open(weight, 0, open);
+  return packer ? "" : llvm::toString(packer.takeError());
+}
+
+} // namespace
+
+TEST_CASE("NVFP4: rows are found through transforms, columns cut at whole blocks") {
+  const Weight weight =
+      nvfp4({{.tensor = "gate",
+              .shape = {8, 256},
+              .transforms = {{.axis = Axis::Rows, .first = 2, .count = 6},
+                             {.axis = Axis::Columns, .first = 64, .count = 128}}},
+             {.tensor = "up",
+              .shape = {8, 256},
+              .transforms = {{.axis = Axis::Rows, .first = 1, .count = 6},
+                             {.axis = Axis::Columns, .first = 64, .count = 128}}}},
+            WeightForm::GateUpNvfp4, 12, 128);
+  auto packer = WeightPacker::open(weight, 0, BlockSource().open());
+  REQUIRE(bool(packer));
+  const Nvfp4Layout layout(12, 128);
+  REQUIRE(segmentBytes(weight) == layout.bytes());
+  std::vector<unsigned char> bytes(size_t(layout.bytes())), again(bytes.size(), 0xBB);
+  packer->pack(0, bytes.data());
+  packer->pack(0, again.data(), 3);
+  CHECK(bytes == again);
+  std::vector<unsigned char> expected(bytes.size());
+  packNvfp4(
+      layout, 0, 1,
+      [&](int64_t row, std::span<uint8_t> codes, std::span<uint8_t> scales) {
+        const int64_t source = row / 2 + (row % 2 ? 1 : 2);
+        for (size_t i = 0; i < codes.size(); ++i)
+          codes[i] = BlockSource::code(source, int64_t(i) + 32);
+        for (size_t i = 0; i < scales.size(); ++i)
+          scales[i] = uint8_t(1 + (source + int64_t(i) + 4) % 0x7E);
+      },
+      expected.data());
+  packNvfp4Factors(layout, {{0.5f, 0.5f}, 2}, expected.data());
+  CHECK(bytes == expected);
+}
+
+TEST_CASE("NVFP4: gates and ups have their own factors, and no more than these") {
+  const std::vector<int64_t> halves = {0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15};
+  const Weight fused = nvfp4({{.tensor = "up",
+                               .shape = {16, 128},
+                               .transforms = {{.kind = TransformKind::Permute, .order = halves}}}},
+                             WeightForm::Nvfp4, 16, 128);
+  auto packer = WeightPacker::open(fused, 0, BlockSource().open());
+  REQUIRE(bool(packer));
+  std::vector<unsigned char> bytes(size_t(segmentBytes(fused)));
+  packer->pack(0, bytes.data());
+  float factors[5];
+  std::memcpy(factors, bytes.data() + Nvfp4Layout(16, 128).piecesBytes(), 20);
+  CHECK(factors[0] == 0.5f * 16384);
+  CHECK(factors[1] == 0.25f * 16384);
+  CHECK(factors[4] == 2);
+
+  const Weight plain = nvfp4({{.tensor = "up", .shape = {16, 128}}}, WeightForm::Nvfp4, 16, 128);
+  CHECK_THAT(
+      openError(plain, BlockSource().open()),
+      Catch::Contains("weight 'w' of layer 0: segment 0: rows 6 and 8 have the factors 0.5"));
+  CHECK_THAT(openError(fused, BlockSource{.lateInput = 3}.open()),
+             Catch::Contains("have the input scale 2"));
+  CHECK_THAT(openError(fused, BlockSource{.upFactor = 1e36f}.open()),
+             Catch::Contains("too large or small"));
+  CHECK_THAT(openError(plain, Source().open()),
+             Catch::Contains("is NVFP4, of which this source of weights has none"));
+}

@@ -10,6 +10,7 @@
 #include "tools/bench/FilledBackend.h"
 #include "tools/bench/Report.h"
 #include "tools/bench/Timing.h"
+#include "tools/weights/OpenWeights.h"
 
 #include <algorithm>
 #include <chrono>
@@ -35,18 +36,6 @@ struct Compiled {
   Plan plan;
   std::string folder;
 };
-
-OpenTensor openHashed(const models::HashedWeights &weights) {
-  return [&weights](const std::string &name, const std::vector<int64_t> &shape,
-                    bool gain) -> Expected<TensorRow> {
-    auto tensor =
-        weights.open({name, shape, gain ? models::TensorRole::Gain : models::TensorRole::Matrix});
-    if (!tensor)
-      return tensor.takeError();
-    return [shared = std::shared_ptr<models::WeightTensor>(std::move(*tensor))](
-               int64_t row, std::span<uint16_t> out) { shared->row(row, out); };
-  };
-}
 
 /// Bytes of all weights that the plan's launches bind, in memory.
 int64_t boundWeights(const Plan &plan) {
@@ -246,7 +235,7 @@ Error Bench::runPlan(const Compiled &compiled, int64_t pages) {
   execute.deadlineNs = options.deadlineNs;
   execute.traced = options.trace ? kTracedLaunches : 0;
   const auto begin = std::chrono::steady_clock::now();
-  auto executor = Executor::create(plan, compiled.folder, *backend, openHashed(weights), execute);
+  auto executor = Executor::create(plan, compiled.folder, *backend, openTensors(weights), execute);
   if (!executor)
     return executor.takeError();
   if (!table) {

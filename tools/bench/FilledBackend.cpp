@@ -74,7 +74,11 @@ static std::vector<unsigned char> packSome(const WeightPacker &packer, int64_t s
                                            int64_t &offset) {
   const Weight &weight = packer.weight();
   std::vector<unsigned char> bytes;
-  if (weight.form == WeightForm::Strips || weight.form == WeightForm::GateUpStrips) {
+  if (weight.isNvfp4()) { // all of it
+    bytes.resize(size_t(runtime::segmentBytes(weight)));
+    packer.pack(segment, bytes.data());
+    offset = 0;
+  } else if (weight.form == WeightForm::Strips || weight.form == WeightForm::GateUpStrips) {
     const runtime::StripLayout layout(weight.n, weight.k);
     const int64_t count = std::min<int64_t>(runtime::kPieceStrips, layout.strips);
     const int64_t first = layout.strips - count;

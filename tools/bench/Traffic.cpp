@@ -25,6 +25,9 @@ static int64_t netBytes(const Weight &weight, int64_t rows) {
   case WeightForm::Strips:
   case WeightForm::GateUpStrips:
     return weight.n * weight.k * elementBytes(weight.element);
+  case WeightForm::Nvfp4: // codes and scales
+  case WeightForm::GateUpNvfp4:
+    return weight.n * weight.k * 9 / 16;
   case WeightForm::Vector:
     return weight.k * elementBytes(weight.element);
   case WeightForm::Table: // a row of it for each row of the step

@@ -5,6 +5,7 @@
 #include "ir/moe/Moe.h"
 #include "models/weights/bf16.h"
 #include "runtime/error.h"
+#include "tools/weights/OpenWeights.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -51,19 +52,6 @@ bool Outcome::sameRow(int64_t row, const Outcome &other, int64_t otherRow) const
 // Setting up
 //===----------------------------------------------------------------------===//
 
-/// Hashed weights as the packer wants them.
-static runtime::OpenTensor openHashed(const models::HashedWeights &weights) {
-  return [&weights](const std::string &name, const std::vector<int64_t> &shape,
-                    bool gain) -> Expected<runtime::TensorRow> {
-    auto tensor =
-        weights.open({name, shape, gain ? models::TensorRole::Gain : models::TensorRole::Matrix});
-    if (!tensor)
-      return tensor.takeError();
-    return [shared = std::shared_ptr<models::WeightTensor>(std::move(*tensor))](
-               int64_t row, std::span<uint16_t> out) { shared->row(row, out); };
-  };
-}
-
 Expected<std::unique_ptr<Session>> Session::create(mlir::ModuleOp module, const runtime::Plan &plan,
                                                    StringRef folder, runtime::Backend &backend,
                                                    const SessionOptions &options) {
@@ -89,7 +77,7 @@ Expected<std::unique_ptr<Session>> Session::create(mlir::ModuleOp module, const 
   execute.traced = options.traced;
   execute.tokenSteps = options.tokenSteps;
   auto executor =
-      runtime::Executor::create(plan, folder, backend, openHashed(session->weights), execute);
+      runtime::Executor::create(plan, folder, backend, openTensors(session->weights), execute);
   if (!executor)
     return executor.takeError();
   session->executor = std::move(*executor);

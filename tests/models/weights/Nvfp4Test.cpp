@@ -164,8 +164,7 @@ TEST_CASE("Made-up NVFP4 weights are the made-up weights, quantised") {
     Quantised stored = q;
     std::ranges::fill(stored.codes, 0);
     std::ranges::fill(stored.scales, 0);
-    blocks->codes(row, stored.codes);
-    blocks->scales(row, stored.scales);
+    blocks->stored(row, stored.codes, stored.scales);
     CHECK(stored.codes == q.codes);
     CHECK(stored.scales == q.scales);
     CHECK(blocks->global(row) == global);

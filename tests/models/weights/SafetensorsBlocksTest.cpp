@@ -168,6 +168,9 @@ TEST_CASE("What is wrong with an NVFP4 tensor is said by name") {
              Contains("weight_scale_2: factor 2 should be a number that is not negative, got inf"));
   CHECK_THAT(with([](Bank &bank) { bank.inputs[1] = -1; }),
              Contains("input_scale: factor 1 should be a number that is not negative, got -1"));
+  CHECK_THAT(with([](Bank &bank) { bank.scales[11] = char(0x7F); }),
+             Contains("gate_up_proj_weight_scale: row 5, block 1: the byte 127 is no scale"));
+  CHECK_THAT(with([](Bank &bank) { bank.scales[2] = char(0x81); }), Contains("row 1, block 0"));
   Checkpoint none;
   CHECK_THAT(none.error(kGateUp, BlockFormat::nvfp4()),
              Contains("no tensor m.experts.gate_up_proj (NVFP4 codes"));
@@ -190,6 +193,13 @@ TEST_CASE("MXFP4: blocks and scales") {
       CHECK(row[k] == e2m1Value(byteOf(codes, 4 * 32 + k / 2) >> 4 * (k % 2)) *
                           e8m0Value(byteOf(scales, 4 * 2 + k / 32)));
   }
+}
+
+TEST_CASE("MXFP4: a scale that is NaN") {
+  Checkpoint file;
+  file.add("e_blocks", "U8", "[2,32]", pattern(64, 5)).add("e_scales", "U8", "[2,2]", "abc\xFF");
+  CHECK_THAT(file.error({"e", {2, 64}}, BlockFormat::mxfp4()),
+             Contains("e_scales: row 1, block 1: the byte 255 is no scale"));
 }
 
 TEST_CASE("FP8: a scale for 128 x 128, also where the matrix ends") {

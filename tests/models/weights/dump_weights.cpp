@@ -30,9 +30,8 @@ static int dumpNvfp4(uint32_t seed, const char *name, int64_t rows, int64_t colu
   std::printf("%08x\n", std::bit_cast<uint32_t>(tensor->global(0)));
   std::vector<uint8_t> codes(size_t(columns / 2)), scales(size_t(columns / 16));
   for (int64_t row = 0; row < rows; ++row) {
-    tensor->codes(row, codes);
+    tensor->stored(row, codes, scales);
     printBytes(codes);
-    tensor->scales(row, scales);
     printBytes(scales);
   }
   return 0;
