@@ -9,6 +9,7 @@
 #ifndef MEGALITH_MODELS_REFERENCE_CONTEXT_H
 #define MEGALITH_MODELS_REFERENCE_CONTEXT_H
 
+#include "models/reference/rules.h"
 #include "models/reference/step.h"
 #include "models/weights/bf16.h"
 
@@ -24,9 +25,6 @@ enum class Precision { Contract, F32, F64 };
 /// pairs, and exponentials are powers of two. How far their results are apart is how exactly the
 /// contract determines a result at all.
 enum class Inner { Ascending, Paired };
-
-/// The element type a value is declared with.
-enum class Element { F32, Bf16 };
 
 /// What every operation needs to know beside its operands.
 struct Context {

@@ -12,15 +12,38 @@ namespace megalith::reference {
 
 namespace {
 
+/// `value` with 10 mantissa bits, to nearest, ties to even.
+float roundTF32(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  return std::bit_cast<float>((bits + 0xFFFu + ((bits >> 13) & 1u)) & ~0x1FFFu);
+}
+
+float inPrecision(float value, WeightPrecision precision) {
+  switch (precision) {
+  case WeightPrecision::AsStored:
+    return value;
+  case WeightPrecision::TF32:
+    return roundTF32(value);
+  case WeightPrecision::BF16x2:
+    break;
+  }
+  const float high = models::r16(value);
+  return high + models::r16(value - high); // at most 24 bits: exact
+}
+
 /// One row of a weight in the arithmetic type. `scratch` holds at least view.columns floats.
 template <class T>
 void readRow(const WeightView &view, int64_t row, const Context &context,
              std::vector<float> &scratch, T *out) {
   scratch.resize(size_t(view.columns));
   view.tensor->row(view.firstRow + row, std::span<float>(scratch));
-  const bool round = context.precision == Precision::Contract && view.element == Element::Bf16;
+  const bool contract = context.precision == Precision::Contract;
+  const bool round = contract && view.element == Element::Bf16;
   for (int64_t i = 0; i < view.columns; ++i)
     out[i] = T(round ? models::r16(scratch[size_t(i)]) : scratch[size_t(i)]);
+  if (contract && view.precision != WeightPrecision::AsStored)
+    for (int64_t i = 0; i < view.columns; ++i)
+      out[i] = T(inPrecision(float(out[i]), view.precision));
 }
 
 template <class T> std::vector<T> toArithmetic(std::span<const double> values) {
@@ -37,7 +60,7 @@ void normGroup(std::span<const double> in, const NormRule &rule, std::span<const
   const bool inputScaled = rule.kind == NormRule::Kind::RmsInputScaled;
   if (inputScaled && !weight.empty())
     for (int64_t i = 0; i < n; ++i)
-      x[size_t(i)] = T(context.store(double(x[size_t(i)] * weight[size_t(i)]), element));
+      x[size_t(i)] = T(context.store(double(x[size_t(i)] * weight[size_t(i)]), rule.scaledAs));
   if (rule.kind == NormRule::Kind::Layer) {
     const std::vector<T> ones(size_t(n), T(1));
     const T mean = canonicalDot(x.data(), ones.data(), n) / T(n);
@@ -52,7 +75,7 @@ void normGroup(std::span<const double> in, const NormRule &rule, std::span<const
       y *= weight[size_t(i)];
     if (!bias.empty())
       y += bias[size_t(i)];
-    out[size_t(i)] = context.store(double(y), element);
+    out[size_t(i)] = context.store(double(y * T(rule.scale)), element);
   }
 }
 
@@ -92,9 +115,14 @@ Matrix embed(const WeightView &table, double multiplier, Element element, const 
   return out;
 }
 
-Matrix norm(const Matrix &x, const NormRule &rule, std::span<const double> weight,
+Matrix norm(const Matrix &x, const NormRule &given, std::span<const double> weight,
             std::span<const double> bias, Element element, const Context &context) {
   Matrix out(x.rows, x.columns);
+  NormRule rule = given;
+  if (rule.group == 0)
+    rule.group = x.columns;
+  if (rule.omitted)
+    return cast(x, element, context);
   withArithmetic(context.precision, [&](auto zero) {
     using T = decltype(zero);
     std::vector<T> w = toArithmetic<T>(rule.ignoreWeight ? std::span<const double>() : weight);
@@ -192,15 +220,26 @@ Matrix rope(const Matrix &x, const RopeRule &rule, Element element, const Contex
   return out;
 }
 
-Matrix outputGate(const Matrix &x, const Matrix &gate, Element element, const Context &context) {
+Matrix cast(const Matrix &x, Element element, const Context &context) {
+  Matrix out = x;
+  for (double &value : out.values)
+    value = context.store(value, element);
+  return out;
+}
+
+Matrix outputGate(const Matrix &x, const Matrix &gate, const OutputGateRule &rule, Element element,
+                  const Context &context) {
   Matrix out(x.rows, x.columns);
   const int64_t span = x.columns / gate.columns;
   withArithmetic(context.precision, [&](auto zero) {
     using T = decltype(zero);
     for (int64_t r = 0; r < x.rows; ++r)
-      for (int64_t c = 0; c < x.columns; ++c)
-        out.at(r, c) =
-            context.store(double(T(x.at(r, c)) * sigmoid(T(gate.at(r, c / span)))), element);
+      for (int64_t c = 0; c < x.columns; ++c) {
+        T factor = rule.omitted ? T(1) : sigmoid(T(gate.at(r, c / span)));
+        if (rule.roundGate)
+          factor = T(context.store(double(factor), *rule.roundGate));
+        out.at(r, c) = context.store(double(T(x.at(r, c)) * factor), element);
+      }
   });
   return out;
 }
@@ -214,11 +253,15 @@ Matrix residual(const Matrix &stream, std::span<const Matrix *const> branches,
     for (int64_t c = 0; c < stream.columns; ++c) {
       T alpha = T(1), beta = T(rule.scale);
       if (rule.gated) {
-        beta = sigmoid(T(gate[size_t(c)]) / T(rule.temperature));
-        alpha = std::sqrt(std::max(T(1) - beta * beta, T(rule.floor)));
+        // 1 - beta^2 would cancel where beta is close to one.
+        const T u = T(gate[size_t(c)]) / T(rule.temperature);
+        beta = sigmoid(u);
+        alpha = std::sqrt(std::max(sigmoid(-u) * (T(1) + beta), T(rule.floor)));
       }
       if (rule.dropStream)
         alpha = T(0);
+      if (rule.swapped)
+        std::swap(alpha, beta);
       for (int64_t r = 0; r < stream.rows; ++r) {
         T sum = T(branches[0]->at(r, c));
         for (size_t b = 1; b < branches.size(); ++b)

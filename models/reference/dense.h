@@ -22,6 +22,7 @@ struct WeightView {
   int64_t rows = 0;
   int64_t columns = 0;
   Element element = Element::Bf16; ///< format of the weight; bf16 rounds what an F32 file holds
+  WeightPrecision precision = WeightPrecision::AsStored; ///< counts in contract precision only
 };
 
 /// Rows of the embedding table [vocab, hidden] for the live rows' tokens, times `multiplier`.
@@ -49,8 +50,12 @@ void project(const Matrix &x, std::span<const Projection> projections, Matrix &o
 /// Rotates the first rotary_dims channels of every head by the row's position.
 Matrix rope(const Matrix &x, const RopeRule &rule, Element element, const Context &context);
 
+/// x in another element type.
+Matrix cast(const Matrix &x, Element element, const Context &context);
+
 /// x * sigmoid(gate); a gate channel covers x.columns / gate.columns channels of x.
-Matrix outputGate(const Matrix &x, const Matrix &gate, Element element, const Context &context);
+Matrix outputGate(const Matrix &x, const Matrix &gate, const OutputGateRule &rule, Element element,
+                  const Context &context);
 
 /// Joins branches into the residual stream; `gate` is used by the gated kind only.
 Matrix residual(const Matrix &stream, std::span<const Matrix *const> branches,

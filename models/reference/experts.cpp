@@ -87,8 +87,12 @@ Routing topK(const Matrix &logits, const TopKRule &rule, std::span<const double>
       else
         scores = softmax(scores);
       if (!bias.empty())
-        for (size_t e = 0; e < scores.size(); ++e)
-          routing.selection.at(r, int64_t(e)) = double(scores[e] + T(bias[e]));
+        for (size_t e = 0; e < scores.size(); ++e) {
+          const T biased = scores[e] + T(bias[e]);
+          routing.selection.at(r, int64_t(e)) = double(rule.ignoreBias ? scores[e] : biased);
+          if (rule.biasInWeights)
+            scores[e] = biased;
+        }
       const std::span<int32_t> ids(routing.ids.data() + r * rule.k, size_t(rule.k));
       if (replay)
         std::copy_n(replay->begin() + r * rule.k, rule.k, ids.begin());
@@ -167,7 +171,12 @@ Matrix combine(const Matrix &weights, const Matrix &y, const CombineRule &rule, 
         T sum = 0;
         for (int64_t slot = 0; slot < k; ++slot) {
           const T weight = rule.ignoreWeights ? T(1) / T(k) : T(weights.at(r, slot));
-          sum += weight * T(y.at(r * k + slot, c));
+          T term = weight * T(y.at(r * k + slot, c));
+          if (rule.roundEach)
+            term = T(context.store(double(term), element));
+          sum += term;
+          if (rule.roundEach)
+            sum = T(context.store(double(sum), element));
         }
         out.at(r, c) = context.store(double(sum), element);
       }

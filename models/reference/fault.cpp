@@ -19,6 +19,7 @@ constexpr std::pair<Fault, std::string_view> kNames[] = {
     {Fault::ValueOffByOne, "value-off-by-one"},
     {Fault::GqaInterleaved, "gqa-interleaved"},
     {Fault::WindowOffByOne, "window-off-by-one"},
+    {Fault::WindowTooLong, "window-too-long"},
     {Fault::RouterNotNormalized, "router-not-normalized"},
     {Fault::TopKSkipsBest, "top-k-skips-best"},
     {Fault::TiesToHigher, "ties-to-higher"},
@@ -26,6 +27,21 @@ constexpr std::pair<Fault, std::string_view> kNames[] = {
     {Fault::SiluIsGelu, "silu-is-gelu"},
     {Fault::CombineUnweighted, "combine-unweighted"},
     {Fault::ResidualDropped, "residual-dropped"},
+    {Fault::GainNotCentred, "gain-not-centred"},
+    {Fault::InputScaledAfter, "input-scaled-after"},
+    {Fault::HeadNormOverRow, "head-norm-over-row"},
+    {Fault::QueryKeyNormOmitted, "query-key-norm-omitted"},
+    {Fault::OutputGateOmitted, "output-gate-omitted"},
+    {Fault::ResidualSwapped, "residual-swapped"},
+    {Fault::ResidualTemperature, "residual-temperature"},
+    {Fault::ResidualFloor, "residual-floor"},
+    {Fault::RouterUnscaled, "router-unscaled"},
+    {Fault::ScoreIsSoftmax, "score-is-softmax"},
+    {Fault::SelectionUnbiased, "selection-unbiased"},
+    {Fault::BiasInWeights, "bias-in-weights"},
+    {Fault::NormAfterWeighting, "norm-after-weighting"},
+    {Fault::HeadUnscaled, "head-unscaled"},
+    {Fault::SoftcapOmitted, "softcap-omitted"},
 };
 } // namespace
 
@@ -51,6 +67,14 @@ void plant(Fault fault, NormRule &rule, bool ofQueriesAndKeys) {
     rule.eps *= 1000;
   if (fault == (ofQueriesAndKeys ? Fault::QkNormGainOmitted : Fault::NormGainOmitted))
     rule.ignoreWeight = true;
+  if (fault == Fault::GainNotCentred)
+    rule.onePlus = false;
+  if (fault == Fault::InputScaledAfter && rule.kind == NormRule::Kind::RmsInputScaled)
+    rule.kind = NormRule::Kind::Rms;
+  if (fault == Fault::HeadNormOverRow)
+    rule.group = 0;
+  if (fault == Fault::QueryKeyNormOmitted && ofQueriesAndKeys)
+    rule.omitted = true;
 }
 
 void plant(Fault fault, RopeRule &rule) {
@@ -72,6 +96,8 @@ void plant(Fault fault, AttentionRule &rule) {
     rule.interleavedHeads = true;
   if (fault == Fault::WindowOffByOne)
     rule.extent -= 1;
+  if (fault == Fault::WindowTooLong)
+    rule.extent += 1;
 }
 
 void plant(Fault fault, TopKRule &rule) {
@@ -84,6 +110,12 @@ void plant(Fault fault, TopKRule &rule) {
     rule.skipBest = true;
   if (fault == Fault::TiesToHigher)
     rule.tiesToHigher = true;
+  if (fault == Fault::ScoreIsSoftmax && rule.score == TopKRule::Score::Sigmoid)
+    rule.score = TopKRule::Score::SoftmaxAll;
+  if (fault == Fault::SelectionUnbiased)
+    rule.ignoreBias = true;
+  if (fault == Fault::BiasInWeights)
+    rule.biasInWeights = true;
 }
 
 void plant(Fault fault, GluRule &rule) {
@@ -96,11 +128,34 @@ void plant(Fault fault, GluRule &rule) {
 void plant(Fault fault, ResidualRule &rule) {
   if (fault == Fault::ResidualDropped)
     rule.dropStream = true;
+  if (fault == Fault::ResidualSwapped)
+    rule.swapped = true;
+  if (fault == Fault::ResidualTemperature)
+    rule.temperature = 1;
+  if (fault == Fault::ResidualFloor)
+    rule.floor = 0;
 }
 
 void plant(Fault fault, CombineRule &rule) {
   if (fault == Fault::CombineUnweighted)
     rule.ignoreWeights = true;
+}
+
+void plant(Fault fault, OutputGateRule &rule) {
+  if (fault == Fault::OutputGateOmitted)
+    rule.omitted = true;
+}
+
+void plant(Fault fault, HeadRule &rule) {
+  if (fault == Fault::HeadUnscaled)
+    rule.multiplier = 1;
+  if (fault == Fault::SoftcapOmitted)
+    rule.softcap.reset();
+}
+
+void plant(Fault fault, LinearRule &rule) {
+  if (fault == Fault::RouterUnscaled)
+    rule.multiplier = 1;
 }
 
 } // namespace megalith::reference

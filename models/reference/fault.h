@@ -26,6 +26,7 @@ enum class Fault {
   ValueOffByOne,       ///< values read one position too early
   GqaInterleaved,      ///< query head h reads KV head h mod kv_heads
   WindowOffByOne,      ///< a window or chunk one position too short
+  WindowTooLong,       ///< a window or chunk one position too long
   RouterNotNormalized, ///< expert weights do not sum to one
   TopKSkipsBest,       ///< experts of places 2 .. k + 1
   TiesToHigher,        ///< equal logits select the higher expert (shows only where logits tie)
@@ -33,6 +34,21 @@ enum class Fault {
   SiluIsGelu,          ///< gelu instead of silu
   CombineUnweighted,   ///< expert outputs averaged
   ResidualDropped,     ///< a branch replaces the residual stream
+  GainNotCentred,      ///< w for a gain that is stored as 1 + w
+  InputScaledAfter,    ///< norms whose gain belongs on the input have it on the result
+  HeadNormOverRow,     ///< norms over a head take the whole row
+  QueryKeyNormOmitted, ///< queries and keys as projected
+  OutputGateOmitted,   ///< attention's output ungated
+  ResidualSwapped,     ///< alpha and beta change places
+  ResidualTemperature, ///< the gate's temperature is one
+  ResidualFloor,       ///< alpha without its floor
+  RouterUnscaled,      ///< router logits without their multiplier
+  ScoreIsSoftmax,      ///< softmax instead of sigmoid
+  SelectionUnbiased,   ///< experts selected without their bias
+  BiasInWeights,       ///< the selection's bias also weights
+  NormAfterWeighting,  ///< the experts' norm on their sum
+  HeadUnscaled,        ///< logits without their multiplier
+  SoftcapOmitted,      ///< logits without their cap
 };
 
 /// All faults but None.
@@ -49,6 +65,10 @@ void plant(Fault fault, TopKRule &rule);
 void plant(Fault fault, GluRule &rule);
 void plant(Fault fault, ResidualRule &rule);
 void plant(Fault fault, CombineRule &rule);
+void plant(Fault fault, OutputGateRule &rule);
+void plant(Fault fault, HeadRule &rule);
+/// Of a router.
+void plant(Fault fault, LinearRule &rule);
 
 } // namespace megalith::reference
 

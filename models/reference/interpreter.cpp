@@ -49,9 +49,10 @@ Error Interpreter::runTopK(FunctionOpInterface function, const Matrix &logits) {
 Error Interpreter::visit(Operation *op) {
   return llvm::TypeSwitch<Operation *, Error>(op)
       .Case<moe::EmbedOp, moe::NormOp, moe::QkvProjOp, moe::QkNormOp, moe::RopeOp, moe::KvAppendOp,
-            moe::AttentionOp, moe::OutputGateOp, moe::LinearOp, moe::ResidualOp, moe::LmHeadOp,
-            moe::RouterOp, moe::TopKOp, moe::ExpertGateUpOp, moe::GluOp, moe::ExpertDownOp,
-            moe::ExpertNormOp, moe::CombineOp>([&](auto concrete) { return visit(concrete); })
+            moe::AttentionOp, moe::OutputGateOp, moe::CastOp, moe::LinearOp, moe::ResidualOp,
+            moe::LmHeadOp, moe::RouterOp, moe::TopKOp, moe::ExpertGateUpOp, moe::GluOp,
+            moe::ExpertDownOp, moe::ExpertNormOp, moe::CombineOp>(
+          [&](auto concrete) { return visit(concrete); })
       .Default([](Operation *other) {
         return opError(other, "not supported by the reference evaluator");
       });
@@ -75,16 +76,25 @@ Expected<WeightView> Interpreter::open(Operation *op, FlatSymbolRefAttr ref, Ten
   models::TensorSpec spec{weight.getTensorName(layer, expert), {}, role};
   // One tensor an expert: dimension 0 counts the tensors. Otherwise an expert is a part of rows.
   const ArrayRef<int64_t> shape = weight.getShape();
-  const ArrayRef<int64_t> own = weight.isPerExpert() ? shape.drop_front() : shape;
+  const SmallVector<int64_t> whole = weight.getCheckpointShape();
+  const ArrayRef<int64_t> own =
+      weight.isPerExpert() ? ArrayRef(whole).drop_front() : ArrayRef(whole);
   spec.shape.assign(own.begin(), own.end());
   Expected<std::unique_ptr<models::WeightTensor>> tensor = weights.open(spec);
   if (!tensor)
     return tensor.takeError();
   opened.push_back(std::move(*tensor));
   WeightView view{opened.back().get(), 0, spec.rows(), spec.columns(), *element};
-  if (!weight.isPerExpert() && shape.size() == 3) {
+  if (shape.size() == 3) {
     view.rows = shape[1];
-    view.firstRow = expert * shape[1];
+    view.firstRow = weight.isPerExpert() ? 0 : expert * whole[1];
+  }
+  if (moe::PartAttr part = weight.getPartAttr()) {
+    // Rows of a matrix, alone or among others: all that a checkpoint has put into one tensor.
+    if (shape.size() < 2 || part.getDim() != int64_t(shape.size()) - 2)
+      return opError(weight, "the reference evaluator knows parts along the rows of a matrix only");
+    view.rows = shape[shape.size() - 2];
+    view.firstRow += part.getIndex() * view.rows;
   }
   return view;
 }
@@ -104,10 +114,12 @@ Expected<std::vector<double>> Interpreter::vectorOf(Operation *op, FlatSymbolRef
 //===----------------------------------------------------------------------===//
 
 Error Interpreter::linearInto(Operation *op, Value result, Value input, FlatSymbolRefAttr weight,
-                              FlatSymbolRefAttr bias, const LinearRule &rule) {
+                              FlatSymbolRefAttr bias, const LinearRule &rule,
+                              WeightPrecision precision) {
   Expected<WeightView> view = open(op, weight);
   if (!view)
     return view.takeError();
+  view->precision = precision;
   Expected<std::vector<double>> offsets = vectorOf(op, bias);
   if (!offsets)
     return offsets.takeError();
@@ -237,8 +249,10 @@ Error Interpreter::visit(moe::QkvProjOp op) {
 }
 
 Error Interpreter::visit(moe::QkNormOp op) {
-  if (Error error = normInto(op, op.getQOut(), op.getQ(), ruleOf(op, widthOf(op.getQ())),
-                             op.getQWeightAttr(), {}, /*ofQueriesAndKeys=*/true))
+  NormRule ofQueries = ruleOf(op, widthOf(op.getQ()));
+  ofQueries.scale = op.getQScale();
+  if (Error error = normInto(op, op.getQOut(), op.getQ(), ofQueries, op.getQWeightAttr(), {},
+                             /*ofQueriesAndKeys=*/true))
     return error;
   return normInto(op, op.getKOut(), op.getK(), ruleOf(op, widthOf(op.getK())), op.getKWeightAttr(),
                   {}, /*ofQueriesAndKeys=*/true);
@@ -293,11 +307,23 @@ Error Interpreter::visit(moe::AttentionOp op) {
 }
 
 Error Interpreter::visit(moe::OutputGateOp op) {
+  Expected<OutputGateRule> rule = ruleOf(op);
+  if (!rule)
+    return rule.takeError();
+  plant(fault, *rule);
   Expected<Element> element = elementOf(op, op.getType());
   if (!element)
     return element.takeError();
   define(op.getResult(),
-         outputGate(matrixOf(op.getInput()), matrixOf(op.getGate()), *element, context));
+         outputGate(matrixOf(op.getInput()), matrixOf(op.getGate()), *rule, *element, context));
+  return Error::success();
+}
+
+Error Interpreter::visit(moe::CastOp op) {
+  Expected<Element> element = elementOf(op, op.getType());
+  if (!element)
+    return element.takeError();
+  define(op.getResult(), cast(matrixOf(op.getInput()), *element, context));
   return Error::success();
 }
 
@@ -329,7 +355,9 @@ Error Interpreter::visit(moe::LmHeadOp op) {
   Expected<std::vector<double>> bias = vectorOf(op, op.getBiasAttr());
   if (!bias)
     return bias.takeError();
-  define(op.getResult(), head(matrixOf(op.getInput()), *view, *bias, ruleOf(op), context));
+  HeadRule rule = ruleOf(op);
+  plant(fault, rule);
+  define(op.getResult(), head(matrixOf(op.getInput()), *view, *bias, rule, context));
   return Error::success();
 }
 
@@ -338,8 +366,10 @@ Error Interpreter::visit(moe::LmHeadOp op) {
 //===----------------------------------------------------------------------===//
 
 Error Interpreter::visit(moe::RouterOp op) {
-  return linearInto(op, op.getLogits(), op.getInput(), op.getWeightAttr(), op.getBiasAttr(),
-                    {0, op.getMultiplier()});
+  LinearRule rule{0, op.getMultiplier()};
+  plant(fault, rule);
+  return linearInto(op, op.getLogits(), op.getInput(), op.getWeightAttr(), op.getBiasAttr(), rule,
+                    ruleOf(op));
 }
 
 Error Interpreter::visit(moe::TopKOp op) {
@@ -393,18 +423,26 @@ Error Interpreter::visit(moe::ExpertDownOp op) {
 }
 
 Error Interpreter::visit(moe::ExpertNormOp op) {
+  if (fault == Fault::NormAfterWeighting) {
+    deferredNorm = op;
+    define(op.getResult(), matrixOf(op.getInput()));
+    return Error::success();
+  }
   return normInto(op, op.getResult(), op.getInput(), ruleOf(op, widthOf(op.getInput())),
                   op.getWeightAttr(), {}, /*ofQueriesAndKeys=*/false);
 }
 
 Error Interpreter::visit(moe::CombineOp op) {
-  CombineRule rule;
+  CombineRule rule = ruleOf(op);
   plant(fault, rule);
   Expected<Element> element = elementOf(op, op.getType());
   if (!element)
     return element.takeError();
   define(op.getResult(),
          combine(matrixOf(op.getWeights()), matrixOf(op.getInput()), rule, *element, context));
+  if (moe::ExpertNormOp norm = std::exchange(deferredNorm, {}))
+    return normInto(norm, op.getResult(), op.getResult(), ruleOf(norm, widthOf(op.getResult())),
+                    norm.getWeightAttr(), {}, /*ofQueriesAndKeys=*/false);
   return Error::success();
 }
 

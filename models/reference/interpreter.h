@@ -52,6 +52,7 @@ private:
   llvm::Error visit(moe::KvAppendOp op);
   llvm::Error visit(moe::AttentionOp op);
   llvm::Error visit(moe::OutputGateOp op);
+  llvm::Error visit(moe::CastOp op);
   llvm::Error visit(moe::LinearOp op);
   llvm::Error visit(moe::ResidualOp op);
   llvm::Error visit(moe::LmHeadOp op);
@@ -74,7 +75,8 @@ private:
   /// input * weight^T + bias into `result`.
   llvm::Error linearInto(mlir::Operation *op, mlir::Value result, mlir::Value input,
                          mlir::FlatSymbolRefAttr weight, mlir::FlatSymbolRefAttr bias,
-                         const LinearRule &rule);
+                         const LinearRule &rule,
+                         WeightPrecision precision = WeightPrecision::AsStored);
   /// A projection of every (row, expert) pair into `result`.
   llvm::Error expertsInto(mlir::Operation *op, mlir::Value result, mlir::Value input,
                           mlir::Value ids, mlir::FlatSymbolRefAttr weight,
@@ -92,6 +94,7 @@ private:
   const ExpertIds *const routingIn;
   llvm::DenseMap<mlir::Value, Matrix> matrices;
   llvm::DenseMap<mlir::Value, ExpertIds> idsOf;
+  moe::ExpertNormOp deferredNorm; ///< under Fault::NormAfterWeighting, what combine does as well
   std::vector<std::unique_ptr<models::WeightTensor>> opened;
 };
 

@@ -41,24 +41,27 @@ NormRule::Kind normKind(moe::NormKind kind) {
   llvm_unreachable("a norm kind without a formula");
 }
 
-template <class Op> NormRule normRule(Op op, int64_t group) {
-  return {normKind(op.getKind()), op.getEps(), group, op.getGain() == moe::Gain::OnePlus};
+template <class Op> NormRule normRule(Op op, mlir::Value input, int64_t group) {
+  NormRule rule{normKind(op.getKind()), op.getEps(), group, op.getGain() == moe::Gain::OnePlus};
+  const auto type = llvm::cast<mlir::RankedTensorType>(input.getType());
+  rule.scaledAs = type.getElementType().isBF16() ? Element::Bf16 : Element::F32;
+  return rule;
 }
 
 } // namespace
 
 NormRule ruleOf(moe::NormOp op, int64_t rowWidth) {
   const bool heads = op.getOver() == moe::NormOver::Head;
-  return normRule(op, heads ? int64_t(*op.getHeadDim()) : rowWidth);
+  return normRule(op, op.getInput(), heads ? int64_t(*op.getHeadDim()) : rowWidth);
 }
 
 NormRule ruleOf(moe::QkNormOp op, int64_t rowWidth) {
   const bool heads = op.getOver() == moe::NormOver::Head;
-  return normRule(op, heads ? int64_t(op.getHeadDim()) : rowWidth);
+  return normRule(op, op.getQ(), heads ? int64_t(op.getHeadDim()) : rowWidth);
 }
 
 NormRule ruleOf(moe::ExpertNormOp op, int64_t rowWidth) {
-  return normRule(op, rowWidth);
+  return normRule(op, op.getInput(), rowWidth);
 }
 
 llvm::Expected<RopeRule> ruleOf(moe::RopeOp op) {
@@ -105,6 +108,33 @@ GluRule ruleOf(moe::GluOp op) {
   rule.alpha = op.getAlpha().value_or(1.0);
   rule.upOffset = op.getUpOffset();
   return rule;
+}
+
+llvm::Expected<OutputGateRule> ruleOf(moe::OutputGateOp op) {
+  if (!op.getRoundGate())
+    return OutputGateRule{};
+  llvm::Expected<Element> element = elementOf(op, op.getGate().getType());
+  if (!element)
+    return element.takeError();
+  return OutputGateRule{*element};
+}
+
+CombineRule ruleOf(moe::CombineOp op) {
+  CombineRule rule;
+  rule.roundEach = op.getRoundEach();
+  return rule;
+}
+
+WeightPrecision ruleOf(moe::RouterOp op) {
+  switch (op.getPrecision()) {
+  case moe::RouterPrecision::F32:
+    return WeightPrecision::AsStored;
+  case moe::RouterPrecision::TF32:
+    return WeightPrecision::TF32;
+  case moe::RouterPrecision::BF16x2:
+    return WeightPrecision::BF16x2;
+  }
+  llvm_unreachable("every precision returns above");
 }
 
 ResidualRule ruleOf(moe::ResidualOp op) {

@@ -28,6 +28,9 @@ llvm::Expected<RopeRule> ruleOf(moe::RopeOp op);
 AttentionRule ruleOf(moe::AttentionOp op);
 llvm::Expected<TopKRule> ruleOf(moe::TopKOp op);
 GluRule ruleOf(moe::GluOp op);
+llvm::Expected<OutputGateRule> ruleOf(moe::OutputGateOp op);
+CombineRule ruleOf(moe::CombineOp op);
+WeightPrecision ruleOf(moe::RouterOp op);
 ResidualRule ruleOf(moe::ResidualOp op);
 HeadRule ruleOf(moe::LmHeadOp op);
 

@@ -12,16 +12,22 @@
 
 namespace megalith::reference {
 
+/// The element type a value is declared with.
+enum class Element { F32, Bf16 };
+
 /// x * rsqrt(mean x^2 + eps) * w; with w on the input first (input scaled); (x - mean) *
-/// rsqrt(var + eps) * w + b (layer). An absent weight is one, an absent bias zero.
+/// rsqrt(var + eps) * w + b (layer); all times scale. An absent weight is one, an absent bias zero.
 struct NormRule {
   enum class Kind { Rms, RmsInputScaled, Layer };
   Kind kind = Kind::Rms;
   double eps = 0;
-  int64_t group = 0;    ///< channels that share one statistic; weights have as many elements
+  int64_t group = 0;    ///< channels that share one statistic, 0: all; weights have as many
   bool onePlus = false; ///< the gain is r16(1 + w)
+  double scale = 1;
+  Element scaledAs = Element::Bf16; ///< type that x * w is rounded to (input scaled)
   // faults only
   bool ignoreWeight = false;
+  bool omitted = false;
 };
 
 struct RopeRule {
@@ -53,7 +59,9 @@ struct TopKRule {
   double scale = 1;
   // faults only
   bool tiesToHigher = false;
-  bool skipBest = false; ///< selects places 2 .. k + 1
+  bool skipBest = false;      ///< selects places 2 .. k + 1
+  bool ignoreBias = false;    ///< selects by the score alone
+  bool biasInWeights = false; ///< a weight is score + bias
 };
 
 struct GluRule {
@@ -67,7 +75,7 @@ struct GluRule {
 };
 
 /// s + scale * (sum of branches), or per channel alpha s + beta branch from a gate vector:
-/// u = gate / temperature, beta = sigmoid(u), alpha = sqrt(max(1 - beta^2, floor)).
+/// u = gate / temperature, beta = sigmoid(u), alpha = sqrt(max(sigmoid(-u) (1 + beta), floor)).
 struct ResidualRule {
   bool gated = false;
   double scale = 1;
@@ -75,9 +83,18 @@ struct ResidualRule {
   double floor = 0;
   // faults only
   bool dropStream = false;
+  bool swapped = false; ///< alpha and beta change places
+};
+
+/// x * sigmoid(gate).
+struct OutputGateRule {
+  std::optional<Element> roundGate; ///< sigmoid(gate) is rounded to this first
+  // faults only
+  bool omitted = false;
 };
 
 struct CombineRule {
+  bool roundEach = false; ///< every product and sum is rounded to the result's type
   // faults only
   bool ignoreWeights = false; ///< every expert counts 1 / k
 };
@@ -86,6 +103,13 @@ struct CombineRule {
 struct LinearRule {
   double clip = 0;
   double multiplier = 1;
+};
+
+/// What a matrix unit makes of a weight that is wider than its operands.
+enum class WeightPrecision {
+  AsStored,
+  TF32,  ///< rounded to 10 mantissa bits, ties to even
+  BF16x2 ///< r16(w) + r16(w - r16(w))
 };
 
 struct HeadRule {

@@ -171,6 +171,74 @@ TEST_CASE("residual joins branches with one rounding") {
         Approx(std::sqrt(std::max(1 - beta * beta, 0.01)) * s.at(1, 2) + beta * a.at(1, 2)));
 }
 
+TEST_CASE("the residual gate's coefficients are those of the specification's table") {
+  // docs/spec/muse-spark-open.md section 3: gate, alpha, beta.
+  const double table[][3] = {{-2, 0.999999, 0.001271}, {-0.5, 0.987300, 0.158869},
+                             {0, 0.866025, 0.5},       {0.5, 0.540832, 0.841131},
+                             {2, 0.050403, 0.998729},  {3, 0.031623, 0.999955}};
+  const ResidualRule rule{true, 1, 0.3, 1e-3};
+  Matrix one(1, 1), zero(1, 1);
+  one.values[0] = 1;
+  const Step step = rowsAt({0});
+  for (Precision precision : {Precision::Contract, Precision::F32, Precision::F64}) {
+    const Context context{precision, &step, 1};
+    const Matrix *toZero[] = {&zero}, *toOne[] = {&one};
+    for (const auto &[gate, alpha, beta] : table) {
+      CHECK(residual(one, toZero, rule, {&gate, 1}, Element::F32, context).at(0, 0) ==
+            Approx(alpha).margin(1e-6));
+      CHECK(residual(zero, toOne, rule, {&gate, 1}, Element::F32, context).at(0, 0) ==
+            Approx(beta).margin(1e-6));
+    }
+  }
+}
+
+TEST_CASE("roundings beside a result's own") {
+  const Step step = rowsAt({0});
+  const Context contract{Precision::Contract, &step, 1};
+  const Matrix x = randomMatrix(1, 64, 21), gate = randomMatrix(1, 64, 22);
+  const std::vector<double> gain(64, 1.01171875); // a bf16 number
+
+  // An input-scaled norm rounds x * w to the type of x, whatever its result is.
+  NormRule rule{NormRule::Kind::RmsInputScaled, 1e-8, 64};
+  const Matrix rounded = norm(x, rule, gain, {}, Element::F32, contract);
+  rule.scaledAs = Element::F32;
+  const Matrix exact = norm(x, rule, gain, {}, Element::F32, contract);
+  double square = 0;
+  for (int64_t c = 0; c < 64; ++c)
+    square += std::pow(r16(float(x.at(0, c) * gain[0])), 2);
+  CHECK(rounded.at(0, 5) == Approx(r16(float(x.at(0, 5) * gain[0])) / std::sqrt(square / 64)));
+  CHECK(relativeRms(rounded, exact) > 1e-4);
+
+  const double sigmoid = 1 / (1 + std::exp(-gate.at(0, 3)));
+  CHECK(outputGate(x, gate, {Element::Bf16}, Element::F32, contract).at(0, 3) ==
+        Approx(x.at(0, 3) * r16(float(sigmoid))).epsilon(1e-7));
+
+  Matrix value(1, 1);
+  value.values[0] = 1 + 1.0 / 512;
+  CHECK(cast(value, Element::Bf16, contract).at(0, 0) == 1);
+  CHECK(cast(value, Element::F32, contract).at(0, 0) == value.at(0, 0));
+}
+
+TEST_CASE("a weight in the precisions of matrix units") {
+  const Step step = rowsAt({0});
+  Matrix one(1, 1);
+  one.values[0] = 1;
+  const float weight = 1 + 0x1p-11f + 0x1p-20f;
+  Matrix matrix(1, 1);
+  matrix.values[0] = weight;
+  const MatrixTensor tensor(matrix);
+  auto product = [&](WeightPrecision precision, Precision mode) {
+    WeightView view = tensor.view(Element::F32);
+    view.precision = precision;
+    return linear(one, view, {}, {}, Element::F32, {mode, &step, 1}).at(0, 0);
+  };
+  CHECK(product(WeightPrecision::AsStored, Precision::Contract) == weight);
+  CHECK(product(WeightPrecision::TF32, Precision::Contract) == 1 + 0x1p-10);
+  CHECK(product(WeightPrecision::BF16x2, Precision::Contract) == 1 + 0x1p-11);
+  // Nothing is rounded but in the contract.
+  CHECK(product(WeightPrecision::TF32, Precision::F32) == weight);
+}
+
 TEST_CASE("embedding, output gate and head") {
   const std::vector<SequenceInput> inputs = {{0, {2, 0}}};
   const Step step = makeStep(inputs, 3);
@@ -182,7 +250,7 @@ TEST_CASE("embedding, output gate and head") {
   CHECK(x.at(2, 1) == 0);
 
   const Matrix gate = randomMatrix(3, 2, 15);
-  CHECK(outputGate(x, gate, Element::F32, context).at(1, 5) ==
+  CHECK(outputGate(x, gate, {}, Element::F32, context).at(1, 5) ==
         Approx(x.at(1, 5) / (1 + std::exp(-gate.at(1, 1)))));
 
   HeadRule rule{2.0, 3.0, 2};

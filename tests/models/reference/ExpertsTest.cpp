@@ -123,5 +123,15 @@ TEST_CASE("combine adds in slot order with one rounding") {
   const Matrix sum = combine(weights, y, {}, Element::F32, context);
   CHECK(sum.at(0, 0) == 0x1p24);
   CHECK(sum.at(1, 0) == 10);
-  CHECK(combine(weights, y, {true}, Element::F32, context).at(1, 0) == Approx(5));
+  CHECK(combine(weights, y, {.ignoreWeights = true}, Element::F32, context).at(1, 0) == Approx(5));
+}
+
+TEST_CASE("combine can round every product and sum") {
+  Matrix weights(1, 2), y(2, 1);
+  weights.values = {1, 1};
+  y.values = {1, 0x1p-9};
+  const Context context{Precision::Contract, &kStep, 1};
+  y.values[0] = 1 + 0x1p-8; // the sum lies half way between two bf16 numbers
+  CHECK(combine(weights, y, {}, Element::Bf16, context).at(0, 0) == 1 + 0x1p-7);
+  CHECK(combine(weights, y, {.roundEach = true}, Element::Bf16, context).at(0, 0) == 1);
 }

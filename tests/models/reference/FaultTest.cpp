@@ -66,13 +66,19 @@ double largestLayerDifference(Model &model, const WeightSource &weights, Fault f
 
 } // namespace
 
+/// Faults in what these families do not have; MuseSparkTest.cpp plants them.
+static bool isElsewhere(Fault fault) {
+  return fault == Fault::WindowOffByOne || fault == Fault::WindowTooLong ||
+         (fault >= Fault::GainNotCentred && fault <= Fault::SoftcapOmitted);
+}
+
 TEST_CASE("Every fault exceeds the tolerance of a layer for at least one family") {
   std::map<Fault, double> largest;
   for (const char *family : kFamilies) {
     Model model = Model::small(family);
     const TiedRouters tied;
     for (Fault fault : allFaults()) {
-      if (fault == Fault::WindowOffByOne) // no windows in these families
+      if (isElsewhere(fault))
         continue;
       const WeightSource &weights =
           fault == Fault::TiesToHigher ? static_cast<const WeightSource &>(tied) : model.weights;
@@ -80,7 +86,7 @@ TEST_CASE("Every fault exceeds the tolerance of a layer for at least one family"
       largest[fault] = std::max(largest[fault], difference);
     }
   }
-  CHECK(largest.size() == allFaults().size() - 1);
+  CHECK(largest.size() == 16);
   for (const auto &[fault, difference] : largest) {
     INFO(faultName(fault) << ": " << difference);
     CHECK(difference > kLayerTolerance);
