@@ -18,6 +18,7 @@ extern "C" {
 extern const megalith::host::KernelRecord megalith_kernel_nvfp4_rows1;
 extern const megalith::host::KernelRecord megalith_kernel_nvfp4_rows4;
 extern const megalith::host::KernelRecord megalith_kernel_nvfp4_rows8;
+extern const megalith::host::KernelRecord megalith_kernel_nvfp4_bits;
 }
 
 using namespace megalith;
@@ -253,4 +254,37 @@ TEST_CASE("four rows: two blocks of sixteen steps, a padded down projection, idl
 
 TEST_CASE("eight rows: five steps of one, groups of two, a padded width") {
   check({megalith_kernel_nvfp4_rows8, 5, 8, 528, 256}, 2);
+}
+
+TEST_CASE("the kernel of the GPU's check: unrounded sums") {
+  constexpr int kRows = 8, kOutputs = 40, kInputs = 1024;
+  std::mt19937 rng(9);
+  const Quantised w(rng, kOutputs, kInputs, 0x1.6p-9f, 0x1.Ap-11f);
+  Matrix x = Matrix::random(rng, kRows, kInputs, 1);
+  for (uint64_t seed = 1; seed <= 2; ++seed) {
+    host::Machine machine({.sms = 3, .seed = seed});
+    std::vector<unsigned char> packed;
+    w.pack(packed);
+    std::vector<float> y(kRows * kOutputs);
+    host::poison(y.data(), 4 * y.size());
+    StepDescriptor step = {};
+    step.live_rows = kRows;
+    FaultRecord fault = {};
+    LaunchArgs args = {};
+    args.step = &step;
+    args.fault = &fault;
+    args.buffer[0] = x.bits.data();
+    args.buffer[1] = packed.data();
+    args.buffer[2] = y.data();
+    machine.registerBuffer(&step, sizeof step, "step", host::Access::read);
+    machine.registerBuffer(x.bits.data(), 2 * x.bits.size(), "x", host::Access::read);
+    machine.registerBuffer(packed.data(), packed.size(), "w", host::Access::read);
+    machine.registerBuffer(y.data(), 4 * y.size(), "y", host::Access::read_write);
+    auto report = machine.run({{&megalith_kernel_nvfp4_bits, args}});
+    if (!report)
+      FAIL(llvm::toString(report.takeError()));
+    for (int r = 0; r < kRows; ++r)
+      CHECK(std::vector<float>(y.begin() + r * kOutputs, y.begin() + (r + 1) * kOutputs) ==
+            w.times(x.floats(r)));
+  }
 }

@@ -34,6 +34,12 @@
 #define NVFP4_HIDDEN 528
 #define NVFP4_INNER 256
 #include "tests/codegen/nvfp4_by_hand.cu"
+#undef NVFP4_SMS
+
+#define NVFP4_SMS 3
+#define NVFP4_OUTPUTS 40
+#define NVFP4_INPUTS 1024
+#include "tests/gpu/nvfp4_bits.cu"
 
 #include "tests/codegen/Nvfp4Widths.h"
 
