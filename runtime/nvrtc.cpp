@@ -248,9 +248,10 @@ llvm::Error readResources(Compiled &compiled) {
   return llvm::Error::success();
 }
 
-llvm::Expected<Compiled> Nvrtc::compile(llvm::StringRef source, llvm::StringRef name,
-                                        const std::map<llvm::StringRef, llvm::StringRef> &headers,
-                                        llvm::StringRef target, const NvrtcOptions &options) const {
+llvm::Expected<Compiled> Nvrtc::run(llvm::StringRef source, llvm::StringRef name,
+                                    const std::map<llvm::StringRef, llvm::StringRef> &headers,
+                                    llvm::StringRef target, const std::vector<std::string> &flags,
+                                    bool wantsPtx) const {
   std::vector<std::string> texts, names;
   for (const auto &[header, text] : headers) {
     names.push_back(header.str());
@@ -261,7 +262,6 @@ llvm::Expected<Compiled> Nvrtc::compile(llvm::StringRef source, llvm::StringRef 
     textPointers.push_back(texts[i].c_str());
     namePointers.push_back(names[i].c_str());
   }
-  const std::vector<std::string> flags = nvrtcFlags(target, options);
   for (const std::string &flag : flags)
     flagPointers.push_back(flag.c_str());
 
@@ -279,7 +279,7 @@ llvm::Expected<Compiled> Nvrtc::compile(llvm::StringRef source, llvm::StringRef 
   if (!status) {
     result.cubin = library->text(program, library->nvrtcGetCUBINSize, library->nvrtcGetCUBIN,
                                  /*terminated=*/false);
-    if (options.ptx)
+    if (wantsPtx)
       result.ptx = library->text(program, library->nvrtcGetPTXSize, library->nvrtcGetPTX,
                                  /*terminated=*/true);
   }
@@ -290,9 +290,29 @@ llvm::Expected<Compiled> Nvrtc::compile(llvm::StringRef source, llvm::StringRef 
   if (status)
     return problem("NVRTC {0} cannot compile {1} for {2}: {3}\n{4}", versionText(), name, target,
                    library->nvrtcGetErrorString(status), firstLines(result.log, 12));
-  if (auto error = readResources(result))
-    return error;
   return result;
+}
+
+llvm::Expected<Compiled> Nvrtc::compile(llvm::StringRef source, llvm::StringRef name,
+                                        const std::map<llvm::StringRef, llvm::StringRef> &headers,
+                                        llvm::StringRef target, const NvrtcOptions &options) const {
+  auto compiled = run(source, name, headers, target, nvrtcFlags(target, options), options.ptx);
+  if (!compiled)
+    return compiled.takeError();
+  if (auto error = readResources(*compiled))
+    return error;
+  return compiled;
+}
+
+llvm::Expected<std::string> Nvrtc::ptx(llvm::StringRef source, llvm::StringRef name,
+                                       const std::map<llvm::StringRef, llvm::StringRef> &headers,
+                                       llvm::StringRef target) const {
+  // Of a virtual architecture NVRTC makes no cubin.
+  const std::string arch = "compute_" + target.split('_').second.str();
+  auto compiled = run(source, name, headers, target, nvrtcFlags(arch, {}), /*wantsPtx=*/true);
+  if (!compiled)
+    return compiled.takeError();
+  return std::move(compiled->ptx);
 }
 
 std::string firstLines(llvm::StringRef log, unsigned count) {

@@ -55,7 +55,16 @@ public:
                                    const std::map<llvm::StringRef, llvm::StringRef> &headers,
                                    llvm::StringRef target, const NvrtcOptions &options = {}) const;
 
+  /// The PTX alone, without ptxas: of the same source the same PTX as `compile` works on.
+  llvm::Expected<std::string> ptx(llvm::StringRef source, llvm::StringRef name,
+                                  const std::map<llvm::StringRef, llvm::StringRef> &headers,
+                                  llvm::StringRef target) const;
+
 private:
+  llvm::Expected<Compiled> run(llvm::StringRef source, llvm::StringRef name,
+                               const std::map<llvm::StringRef, llvm::StringRef> &headers,
+                               llvm::StringRef target, const std::vector<std::string> &flags,
+                               bool wantsPtx) const;
   struct Library;
   explicit Nvrtc(std::shared_ptr<const Library> library) : library(std::move(library)) {}
   std::shared_ptr<const Library> library;

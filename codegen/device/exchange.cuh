@@ -76,13 +76,20 @@ MEGALITH_COLD void empty_words(uint32_t *set, int first, int end) {
   for (int i = first; i < end; i += 32)
     platform::st_relaxed<platform::Scope::gpu, uint32_t>(set + i, kEmptyWord);
 }
+/// What the mark of a re-arming names: the exchange has no edge here, but a slot.
+template <class X> struct RearmedSlot {
+  static constexpr char kName[] = {'s', 'l', 'o', 't', '0' + X::kBuffer / 10, '0' + X::kBuffer % 10,
+                                   '\0'};
+};
 } // namespace detail
 
 /// Poller, after launch_wait: empties this SM's share of the set that launch n+1 writes. Everyone
 /// who reads that set's old words is done: launch n-1 for two sets, n-2 and n-1 for three.
 template <class X, class Cta> MEGALITH_DEVICE void rearm(const Cta &cta) {
   const Share share = share_of<Cta>(cta.sm, X::kSetWords);
+  platform::mark<platform::verb::Rearm, detail::RearmedSlot<X>>();
   detail::empty_words(set_of<X>(cta, X::kSets - 1), share.first + cta.lane, share.end);
+  platform::mark_end();
 }
 
 namespace detail {

@@ -105,6 +105,10 @@ struct Publish {
   static constexpr char kText[] = "signal";
   static constexpr char kOrder[] = "relaxed.gpu";
 };
+struct Rearm {
+  static constexpr char kText[] = "rearm";
+  static constexpr char kOrder[] = "relaxed.gpu";
+};
 } // namespace verb
 
 } // namespace megalith::platform

@@ -168,7 +168,23 @@ def test_wrong_kernels_are_noticed(artifact, tmp_path):
 
 def test_verify_an_artifact(artifact):
     done = megalith("verify", artifact)
-    assert done.stdout.endswith("proved: 3 kernels without deadlock or race, and the sources are theirs\n")
+    assert "proved: 3 kernels without deadlock or race, and the sources are theirs; " in done.stdout
+    assert done.stdout.endswith(("; each edge stands in their PTX as it was proved\n", "no NVRTC here\n"))
+
+
+@pytest.mark.parametrize("was, edited", [
+    ('"target": "sm_90a"', '"target": "sm_100a"'),
+    ('"head_dim": 64', '"head_dim": 32'),
+    ('"layer": 1', '"layer": 2'),
+])
+def test_verify_sees_a_change_of_the_plan(was, edited, artifact, tmp_path):
+    changed = tmp_path / "changed"
+    shutil.copytree(artifact, changed)
+    text = (changed / "plan.json").read_text()
+    assert was in text
+    (changed / "plan.json").write_text(text.replace(was, edited, 1))
+    error = megalith("verify", changed, code=3).stderr
+    assert f"but got {edited}; compile again" in error and "plan.json, line " in error
 
 
 def test_a_launch_a_stage(tmp_path):

@@ -1,10 +1,13 @@
 //===- Verify.cpp - megalith verify -----------------------------------------===//
 
 #include "passes/verify/Verify.h"
+#include "codegen/Emitter.h"
+#include "runtime/plan.h"
 #include "tools/megalith-opt/Registration.h"
 #include "tools/megalith/Commands.h"
 #include "tools/megalith/Compilation.h"
 #include "tools/megalith/Files.h"
+#include "tools/megalith/PtxLint.h"
 #include "tools/megalith/Verification.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -26,9 +29,8 @@ static StringRef body(StringRef source) {
   return source;
 }
 
-/// That an artifact's sources are what the kernels that were proved print as; with them that of the
-/// kernel between steps, which has no role regions.
-static Error checkSources(mlir::ModuleOp module, StringRef folder) {
+/// What an artifact's plan and sources should be, from the kernels that were proved and the model.
+static Expected<PrintedKernels> printArtifact(mlir::ModuleOp module, StringRef folder) {
   SmallString<128> modelFile(folder);
   sys::path::append(modelFile, kModelFile);
   Expected<std::string> text = readText(modelFile, "the model's graph");
@@ -37,10 +39,17 @@ static Error checkSources(mlir::ModuleOp module, StringRef folder) {
   auto model = mlir::parseSourceString<mlir::ModuleOp>(*text, module.getContext(), modelFile);
   if (!model)
     return failure(Exit::Input, "{0}: expected valid moe IR but got the errors above", modelFile);
-  auto printed = printKernels(module, collectFacts(*model, sys::path::filename(folder)), {});
+  const auto name = module->getAttrOfType<mlir::StringAttr>("megalith.model");
+  auto printed = printKernels(module, collectFacts(*model, name ? name.getValue() : ""), {});
   if (!printed)
     return with(Exit::Proof, printed.takeError());
-  for (const auto &[kernel, expected] : zip_equal(printed->plan.kernels, printed->sources)) {
+  return printed;
+}
+
+/// That an artifact's sources are what the kernels that were proved print as; with them that of the
+/// kernel between steps, which has no role regions.
+static Error checkSources(const PrintedKernels &printed, StringRef folder) {
+  for (const auto &[kernel, expected] : zip_equal(printed.plan.kernels, printed.sources)) {
     SmallString<128> file(folder);
     sys::path::append(file, kernel.file);
     Expected<std::string> source = readText(file, "a kernel's source");
@@ -54,6 +63,67 @@ static Error checkSources(mlir::ModuleOp module, StringRef folder) {
           file, kKernelsFile);
   }
   return Error::success();
+}
+
+/// That plan.json says of the kernels what they and the model say. Only what a compiler reported of
+/// them is taken as it is.
+static Error checkPlan(runtime::Plan expected, StringRef folder) {
+  SmallString<128> file(folder);
+  sys::path::append(file, "plan.json");
+  auto plan = runtime::readPlan(file);
+  if (!plan)
+    return with(Exit::Input, plan.takeError());
+  expected.cudaVersion = plan->cudaVersion;
+  for (auto &&[ours, theirs] : zip(expected.kernels, plan->kernels)) {
+    ours.cubin = theirs.cubin;
+    ours.cubinDigest = theirs.cubinDigest;
+    ours.resources = theirs.resources;
+  }
+  const std::string is = runtime::toJson(*plan), should = runtime::toJson(expected);
+  if (is == should)
+    return Error::success();
+  SmallVector<StringRef> got, wanted;
+  StringRef(is).split(got, '\n');
+  StringRef(should).split(wanted, '\n');
+  size_t line = 0;
+  while (line < got.size() && line < wanted.size() && got[line] == wanted[line])
+    ++line;
+  auto at = [&](ArrayRef<StringRef> lines) {
+    return line < lines.size() ? lines[line].trim().rtrim(",") : StringRef("its end");
+  };
+  return failure(
+      Exit::Proof,
+      "{0}, line {1}: expected {2} as {3} and {4} say but got {5}; compile again instead "
+      "of editing it",
+      file, line + 1, at(wanted), kKernelsFile, kModelFile, at(got));
+}
+
+/// The lint of what NVRTC makes of the sources, where there is NVRTC. Says what it did.
+static Expected<std::string> lintAll(mlir::ModuleOp module, const PrintedKernels *printed,
+                                     StringRef folder) {
+  auto nvrtc = runtime::Nvrtc::load();
+  if (!nvrtc) {
+    if (!folder.empty())
+      return with(Exit::Run, nvrtc.takeError());
+    consumeError(nvrtc.takeError());
+    return "; the PTX is not looked at: no NVRTC here";
+  }
+  std::vector<LintedSource> sources;
+  std::string target;
+  for (task::KernelOp kernel : module.getOps<task::KernelOp>()) {
+    auto source = emitKernel(kernel, {});
+    if (mlir::failed(source))
+      return failure(Exit::Proof, "@{0} has no source, for the reasons above", kernel.getSymName());
+    target = kernel.getTarget().str();
+    sources.push_back({kernel.getSymName().str(), std::move(*source), kernel});
+  }
+  if (printed) // the kernel between steps
+    for (const auto &[kernel, source] : zip_equal(printed->plan.kernels, printed->sources))
+      if (none_of(sources, [&](const LintedSource &known) { return known.name == kernel.name; }))
+        sources.push_back({kernel.name, source, {}});
+  if (Error error = lintSources(*nvrtc, sources, target, folder))
+    return error;
+  return "; each edge stands in their PTX as it was proved";
 }
 
 static Error runVerify(const Arguments &arguments) {
@@ -81,18 +151,30 @@ static Error runVerify(const Arguments &arguments) {
     return module.takeError();
   if (mlir::failed(verify::verifyPlan(**module, int(*cases))))
     return failure(Exit::Proof, "{0}: not proved, for the reasons above", file);
-  if (isArtifact)
-    if (Error error = checkSources(**module, given))
+  std::optional<PrintedKernels> printed;
+  if (isArtifact) {
+    auto whole = printArtifact(**module, given);
+    if (!whole)
+      return whole.takeError();
+    printed = std::move(*whole);
+    if (Error error = checkSources(*printed, given))
       return error;
+    if (Error error = checkPlan(printed->plan, given))
+      return error;
+  }
+  auto linted = lintAll(**module, printed ? &*printed : nullptr, arguments.text("ptx"));
+  if (!linted)
+    return linted.takeError();
   const auto kernels = range_size((*module)->getOps<task::KernelOp>());
-  return writeText("", formatv("{0}: proved: {1} kernel{2} without deadlock or race{3}\n", given,
+  return writeText("", formatv("{0}: proved: {1} kernel{2} without deadlock or race{3}{4}\n", given,
                                kernels, kernels == 1 ? "" : "s",
-                               isArtifact ? ", and the sources are theirs" : "")
+                               isArtifact ? ", and the sources are theirs" : "", *linted)
                            .str());
 }
 
 static constexpr Option kOptions[] = {
     {"cases", "<n>", "random cases beside the largest one, per kernel (8)"},
+    {"ptx", "<folder>", "keep the PTX that was looked at, as <kernel>.ptx"},
 };
 
 const Command kVerify = {
