@@ -7,7 +7,9 @@
 #include "codegen/Regions.h"
 #include "codegen/Writer.h"
 #include "codegen/headers.h"
+#include "passes/why/Why.h"
 
+#include "mlir/IR/OwningOpRef.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Support/xxhash.h"
@@ -18,9 +20,12 @@ using namespace megalith::task;
 namespace megalith {
 
 std::string kernelDigest(KernelOp kernel) {
+  // Reasons change nothing that is emitted.
+  OwningOpRef<KernelOp> bare = kernel.clone();
+  dropReasons(*bare);
   std::string text;
   llvm::raw_string_ostream stream(text);
-  kernel->print(stream, OpPrintingFlags().enableDebugInfo(false).useLocalScope());
+  bare->print(stream, OpPrintingFlags().enableDebugInfo(false).useLocalScope());
   return llvm::utohexstr(llvm::xxh3_64bits(text), /*LowerCase=*/true, /*Width=*/16);
 }
 

@@ -14,6 +14,7 @@ packages=(
   llvm-22-dev llvm-22-tools libmlir-22-dev mlir-22-tools libzstd-dev zlib1g-dev
   catch2 libfmt-dev pybind11-dev                                  # C++ libraries
   python3 python3-dev python3-numpy python3-pytest python3-venv   # tests, Python package
+  chromium                                                        # tests of the report's page
 )
 
 missing_of() {

@@ -1,5 +1,8 @@
 // task-choose-tiles and task-assign-sms: slices of static stages over the SMs.
 #include "passes/graph/GraphPasses.h"
+#include "passes/why/Why.h"
+
+#include "llvm/Support/FormatVariadic.h"
 
 namespace megalith {
 #define GEN_PASS_DEF_CHOOSETILES
@@ -27,9 +30,18 @@ class ChooseTiles : public megalith::impl::ChooseTilesBase<ChooseTiles> {
         break;
       case StageKind::Attention:
       case StageKind::Merge:
+        recordReason(stage, {getArgumentName().str(), "tiles", "dealt out at run time",
+                             "how many there are depends on the lengths of the step's sequences"});
+        break;
       case StageKind::TopK:
+        recordReason(stage,
+                     {getArgumentName().str(), "tiles",
+                      "replicated on all " + std::to_string(getOperation().getSms()) + " SMs",
+                      "every SM needs the choice of all rows at once: choosing it again "
+                      "saves an exchange"});
+        break;
       case StageKind::LaunchEnd:
-        break; // dynamic or replicated
+        break;
       }
   }
 
@@ -47,14 +59,40 @@ class ChooseTiles : public megalith::impl::ChooseTilesBase<ChooseTiles> {
                            access.getSet());
   }
 
-  void setSlices(StageOp stage, int64_t unit, int64_t units) {
+  /// `what` is a unit's name; `channels` are those of one.
+  void setSlices(StageOp stage, int64_t unit, int64_t units, StringRef what, int64_t channels) {
     Builder builder(&getContext());
-    int64_t tiles = llvm::divideCeil(units, unit);
+    int64_t tiles = llvm::divideCeil(units, unit), sms = getOperation().getSms();
+    explain(stage, unit, units, tiles, sms, what, channels);
     stage.setTiles(tiles);
     stage.setSms(tiles);
     NamedAttrList config(stage.getConfig());
     config.set("unit", builder.getI64IntegerAttr(unit));
     stage.setConfigAttr(config.getDictionary(&getContext()));
+  }
+
+  static std::string counted(int64_t count, StringRef what) {
+    return llvm::formatv("{0} {1}{2}", count, what, count == 1 ? "" : "s");
+  }
+
+  static void explain(StageOp stage, int64_t unit, int64_t units, int64_t tiles, int64_t sms,
+                      StringRef what, int64_t channels) {
+    int64_t least = llvm::divideCeil(units, sms), last = units - (tiles - 1) * unit;
+    std::string because = llvm::formatv("{0} over {1} are at least {2} on one",
+                                        counted(units, what), counted(sms, "SM"), least);
+    if (unit != least)
+      because += llvm::formatv(", made {0} since a word holds two channels", unit);
+    if (last != unit)
+      because += llvm::formatv("; the last SM has {0}", last);
+    if (tiles < sms)
+      because += llvm::formatv("; {0} {1} no share", counted(sms - tiles, "SM"),
+                               sms - tiles == 1 ? "has" : "have");
+    because += llvm::formatv("; {0:f1} % of what all SMs could do in the time of the longest",
+                             100.0 * double(units) / double(unit * sms));
+    recordReason(stage, {getArgumentName().str(), "slice",
+                         llvm::formatv("{0} ({1} channels) on each of {2} of {3} SMs",
+                                       counted(unit, what), unit * channels, tiles, sms),
+                         because});
   }
 
   void sliceGemv(StageOp stage) {
@@ -70,7 +108,7 @@ class ChooseTiles : public megalith::impl::ChooseTilesBase<ChooseTiles> {
     int64_t unit = llvm::divideCeil(strips, kernel.getSms());
     if (isGateUp)
       unit = llvm::alignTo(unit, 2); // a word holds two channels
-    setSlices(stage, unit, strips);
+    setSlices(stage, unit, strips, "strip", channels);
 
     int64_t width = unit * channels, total = strips * channels;
     AffineExpr tile = getAffineDimExpr(0, context);
@@ -101,7 +139,7 @@ class ChooseTiles : public megalith::impl::ChooseTilesBase<ChooseTiles> {
     auto access = cast<AccessAttr>(stage.getWrites()[0]);
     int64_t pairs = kernel.lookup<BufferOp>(access.getBuffer()).cols() / 2;
     int64_t unit = llvm::divideCeil(pairs, kernel.getSms());
-    setSlices(stage, unit, pairs);
+    setSlices(stage, unit, pairs, "word", 2);
     stage.setWritesAttr(ArrayAttr::get(&getContext(), {columns(access, 2 * unit, 2 * pairs)}));
   }
 };

@@ -2,9 +2,12 @@
 // that needs an exchange of its own; norms, residuals, activations and KV writes join the stage
 // that computes their input or output. What has no form yet is refused by name.
 #include "passes/graph/StageBuilder.h"
+#include "passes/why/Why.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/FormatVariadic.h"
 
 namespace megalith {
 #define GEN_PASS_DEF_CONVERTTOTASK
@@ -158,7 +161,7 @@ private:
   /// A linear stage over `weights` from `input` to `target`.
   LogicalResult addLinear(Operation *op, StringRef name, Value input, FlatSymbolRefAttr weights,
                           int64_t n, int64_t k, StringRef epilogue, FlatSymbolRefAttr target,
-                          const Source *residual = nullptr) {
+                          const Source *residual = nullptr, Operation *sum = nullptr) {
     SmallVector<Attribute> reads;
     Keys keys = {build.key("n", n), build.key("k", k), build.key("epilogue", epilogue)};
     if (failed(addInput(op, input, name, reads, keys)))
@@ -166,8 +169,47 @@ private:
     reads.push_back(build.whole(weights));
     if (residual)
       reads.push_back(build.whole(*residual));
-    build.stage(name, StageKind::Linear, op, reads, {build.whole(target)}, keys, true);
+    auto stage = build.stage(name, StageKind::Linear, op, reads, {build.whole(target)}, keys, true);
+    explainInput(stage, keys, sourceOf(op, input)->norm);
+    explainFused(stage, {sum},
+                 "only this stage's result is added: its epilogue has the sum in "
+                 "registers");
     return success();
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Reasons
+  //===--------------------------------------------------------------------===//
+
+  static void explain(task::StageOp stage, StringRef what, const Twine &chose,
+                      const Twine &because) {
+    recordReason(stage, {"moe-convert-to-task", what.str(), chose.str(), because.str()});
+  }
+
+  /// `ops` of the graph that the stage computes beside its own.
+  static void explainFused(task::StageOp stage, ArrayRef<Operation *> ops, const Twine &because) {
+    SmallVector<StringRef> names;
+    for (Operation *op : ops)
+      if (op)
+        names.push_back(op->getName().getStringRef());
+    if (!names.empty())
+      explain(stage, "fused", llvm::join(names, ", "), because);
+  }
+
+  /// Where the rows of a stage come from that addInput gave `keys`.
+  static void explainInput(task::StageOp stage, const Keys &keys, moe::NormOp norm) {
+    auto isShared = [](NamedAttribute key) { return key.getName() == "shares_input"; };
+    for (NamedAttribute key : keys)
+      if (isShared(key))
+        explain(stage, "elided, input rows", "their read",
+                llvm::formatv("@{0} before it left the same rows, normed alike, in shared memory",
+                              cast<FlatSymbolRefAttr>(key.getValue()).getValue()));
+    if (norm && llvm::none_of(keys, isShared))
+      explain(
+          stage, "norm", "each SM norms whole rows itself",
+          llvm::formatv("every SM reads all {0} values of a row anyway: a norm of its own saves "
+                        "an exchange",
+                        width(norm.getInput())));
   }
 
   /// The plain residual that is the only reader of `branch`, with the stream it adds to.
@@ -325,12 +367,23 @@ private:
       keys.push_back(build.key("q_gain", gainOf(weight(*norm.getQWeight()), false)));
       keys.push_back(build.key("k_gain", gainOf(weight(*norm.getKWeight()), false)));
     }
-    build.stage("attention", StageKind::Attention, op, {build.whole(*source), build.whole(pages)},
-                {build.whole(partials), build.whole(pages)}, keys, false);
-    build.stage("merge", StageKind::Merge, op, {build.whole(partials)}, {build.whole(attn)},
-                {build.key("q_heads", heads), build.key("head_dim", headDim),
-                 build.key("merge_parts", parts)},
-                false);
+    auto attention = build.stage("attention", StageKind::Attention, op,
+                                 {build.whole(*source), build.whole(pages)},
+                                 {build.whole(partials), build.whole(pages)}, keys, false);
+    auto merge =
+        build.stage("merge", StageKind::Merge, op, {build.whole(partials)}, {build.whole(attn)},
+                    {build.key("q_heads", heads), build.key("head_dim", headDim),
+                     build.key("merge_parts", parts)},
+                    false);
+    explainFused(attention, {norm, rope, append},
+                 "each tile has its heads' raw words at hand, and each new position one owning "
+                 "tile");
+    explain(merge, "parts", Twine(parts) + (parts == 1 ? " a query head" : " of a query head"),
+            llvm::formatv("{0} rows x {1} heads x 4 parts are {2} than 2 of {3} SMs each: "
+                          "{4}",
+                          build.rows(), heads, parts == 1 ? "more" : "no more", build.sms(),
+                          parts == 1 ? "more parts would not spread the reading further"
+                                     : "parts spread the reading of partial results"));
     rowsInSmem = {};
     sources[op.getResult()] = {attn};
     return success();
@@ -352,7 +405,8 @@ private:
       if (!stream->norm) {
         FlatSymbolRefAttr target = residualTarget(residual.getResult());
         sources[residual.getResult()] = {target};
-        return addLinear(op, name, op.getInput(), weights, n, k, "residual", target, &*stream);
+        return addLinear(op, name, op.getInput(), weights, n, k, "residual", target, &*stream,
+                         residual);
       }
     }
     bool isResult = isReturned(op.getResult());
@@ -424,8 +478,10 @@ private:
     if (failed(addInput(projection, projection.getInput(), "expert_up", reads, keys)))
       return failure();
     reads.push_back(build.whole(weights));
-    build.stage("expert_up", StageKind::ExpertUp, projection, reads, {build.whole(act)}, keys,
-                true);
+    auto stage = build.stage("expert_up", StageKind::ExpertUp, projection, reads,
+                             {build.whole(act)}, keys, true);
+    explainInput(stage, keys, sourceOf(projection, projection.getInput())->norm);
+    explainFused(stage, {op}, "a strip holds a gate row and its up row: the epilogue has both");
     sources[op.getResult()] = {act};
     return success();
   }
@@ -448,13 +504,15 @@ private:
     FlatSymbolRefAttr weights =
         build.weights("w_down", n, k, experts, Pairing::Rows, {matrix.getCheckpoint()}, isNext(op));
     FlatSymbolRefAttr target = residualTarget(residual.getResult());
-    build.stage(
+    auto stage = build.stage(
         "expert_down", StageKind::ExpertDown, op,
         {build.whole(*act), build.whole(weights), build.whole(*stream)}, {build.whole(target)},
         {build.key("n", n), build.key("k", k), build.key("experts", experts),
          build.key("top_k", cast<RankedTensorType>(combine.getWeights().getType()).getDimSize(1)),
          build.key("epilogue", "combine_residual")},
         true);
+    explainFused(stage, {combine, residual},
+                 "an SM has the slice of all chosen experts, so it can weigh and add them itself");
     rowsInSmem = {};
     sources[residual.getResult()] = {target};
     return success();
@@ -517,6 +575,7 @@ class ConvertToTask : public megalith::impl::ConvertToTaskBase<ConvertToTask> {
                                  /*residents=*/builder.getI64IntegerAttr(1), /*trace=*/UnitAttr(),
                                  /*launches=*/IntegerAttr(), /*layered=*/IntegerAttr());
       kernel.getBody().emplaceBlock();
+      mergeReasons(kernel, function);
       if (failed(Converter(function, kernel, *rows).run()))
         return signalPassFailure();
       function.erase();

@@ -1,10 +1,12 @@
 // moe-cut-launches: a step becomes one function per distinct launch.
 #include "passes/graph/GraphPasses.h"
+#include "passes/why/Why.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
 
 namespace megalith {
 #define GEN_PASS_DEF_CUTLAUNCHES
@@ -63,6 +65,9 @@ class CutLaunches : public megalith::impl::CutLaunchesBase<CutLaunches> {
     launch(layers.back().function, nullptr, [&] { return buildLast(layers.back(), head, layers); });
 
     module->setAttr(kLaunchesAttr, ArrayAttr::get(&getContext(), launches));
+    for (auto &[key, function] : built)
+      explain(function, key, layers.size(),
+              llvm::count(launches, FlatSymbolRefAttr::get(function.getSymNameAttr())));
     step.erase();
     DenseSet<Operation *> done;
     for (func::FuncOp function : {embed, head})
@@ -78,6 +83,24 @@ class CutLaunches : public megalith::impl::CutLaunchesBase<CutLaunches> {
                                    cast<FlatSymbolRefAttr>(ref).getValue().drop_front(7));
     module->setAttr(kLaunchesAttr, ArrayAttr::get(&getContext(), launches));
     return success();
+  }
+
+  static void explain(func::FuncOp function, std::pair<Operation *, Operation *> key, size_t layers,
+                      int64_t uses) {
+    auto name = [](Operation *layer) { return cast<func::FuncOp>(layer).getSymName(); };
+    std::string from = key.first
+                           ? llvm::formatv("from attention of a layer @{0}", name(key.first)).str()
+                           : "from the embedding";
+    std::string to = key.second
+                         ? llvm::formatv("to the q, k, v of a layer @{0}", name(key.second)).str()
+                         : "to the logits";
+    recordReason(
+        function,
+        {getArgumentName().str(), "launch", from + " " + to,
+         llvm::formatv("a launch ends behind the projections of the next layer, so that only their "
+                       "words and the residual cross; {0} of {1} launches {2} between layers of "
+                       "these kinds",
+                       uses, layers + 1, uses == 1 ? "is" : "are")});
   }
 
   FailureOr<Layer> cutPoint(func::FuncOp function) {

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/Passes.h"
 #include "passes/task/Stages.h"
+#include "passes/why/Why.h"
 
 namespace megalith {
 #define GEN_PASS_DEF_ELIDEEXCHANGES
@@ -50,6 +51,10 @@ struct ElideExchanges : megalith::impl::ElideExchangesBase<ElideExchanges> {
     reads.erase(llvm::find(reads, input));
     stage.setReadsAttr(ArrayAttr::get(stage.getContext(), reads));
     setConfig(stage, "shares_input", FlatSymbolRefAttr::get(loaded.getSymNameAttr()));
+    recordReason(stage, {getArgumentName().str(), "elided, input rows", "their read",
+                         ("@" + loaded.getSymName() + " before it brought the same rows of @" +
+                          input.getBuffer().getValue() + ", normed alike, to all of its SMs")
+                             .str()});
   }
 };
 

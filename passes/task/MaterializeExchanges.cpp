@@ -8,9 +8,12 @@
 #include "passes/Passes.h"
 #include "passes/task/Declare.h"
 #include "passes/task/Stages.h"
+#include "passes/why/Why.h"
 
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
 
 namespace megalith {
 #define GEN_PASS_DEF_MATERIALIZEEXCHANGES
@@ -65,13 +68,47 @@ struct MaterializeExchanges : megalith::impl::MaterializeExchangesBase<Materiali
       return failure();
     for (const Use &read : uses.reads)
       for (const Use &write : uses.writes)
-        if (meet(write, read))
+        if (meet(write, read)) {
           depends[read.stage].insert(FlatSymbolRefAttr::get(write.stage.getSymNameAttr()));
+          explainDependence(value, write, read);
+        }
     for (const Use &read : uses.reads)
-      if (uses.writes.size() == 1 && isKept(uses.writes.front(), read))
-        read.stage->setAttr(kKept,
-                            FlatSymbolRefAttr::get(uses.writes.front().stage.getSymNameAttr()));
+      if (uses.writes.size() == 1 && isKept(uses.writes.front(), read)) {
+        StringRef keeper = uses.writes.front().stage.getSymName();
+        read.stage->setAttr(kKept, FlatSymbolRefAttr::get(&getContext(), keeper));
+        explain(read.stage, ("elided, slice of @" + value.getSymName()).str(), "its read",
+                llvm::formatv("on all {0} SMs the tile reads just what the same SM's tile of @{1} "
+                              "wrote: the slice stays in shared memory",
+                              read.tiles(), keeper));
+      }
     return replace(value);
+  }
+
+  static void explain(Operation *op, const std::string &what, const std::string &chose,
+                      const std::string &because) {
+    recordReason(op, {getArgumentName().str(), what, chose, because});
+  }
+
+  static void explainDependence(BufferOp value, const Use &write, const Use &read) {
+    std::string because;
+    if (!hasStaticTiles(write.stage) || !hasStaticTiles(read.stage)) {
+      because = "tiles of one of them are dealt out at run time: any two may meet";
+    } else {
+      const SmallVector<Rectangle> written = write.rectangles(), wanted = read.rectangles();
+      size_t least = written.size(), most = 0;
+      for (const Rectangle &rect : wanted) {
+        size_t met =
+            llvm::count_if(written, [&](const Rectangle &other) { return other.overlaps(rect); });
+        least = std::min(least, met);
+        most = std::max(most, met);
+      }
+      because = llvm::formatv("a tile reads what {0}{1} of {2} tiles wrote", least,
+                              least == most ? std::string() : llvm::formatv(" to {0}", most).str(),
+                              written.size());
+    }
+    StageOp reader = read.stage, writer = write.stage;
+    explain(reader, ("waits, @" + value.getSymName()).str(), ("for @" + writer.getSymName()).str(),
+            because);
   }
 
   Uses usesOf(BufferOp value) {
@@ -180,8 +217,9 @@ struct MaterializeExchanges : megalith::impl::MaterializeExchangesBase<Materiali
   /// Roles that poll the value. What consumers read once, they poll themselves, each warp its own
   /// share; what comes in tiles or expert by expert goes ahead of them through the poller; a
   /// residual's slice is the epilogue's own.
-  ArrayAttr pollersOf(BufferOp value) {
+  ArrayAttr pollersOf(BufferOp value, std::string &because) {
     bool isRead = false, isPolled = false, isFetched = false;
+    SmallVector<StringRef> whole, tiled, added;
     for (auto stage : getOperation().getOps<StageOp>())
       for (auto access : stage.getReads().getAsRange<AccessAttr>())
         if (access.getBuffer().getValue() == value.getSymName()) {
@@ -193,7 +231,20 @@ struct MaterializeExchanges : megalith::impl::MaterializeExchangesBase<Materiali
           isPolled |= !isResidual && isTiled;
           isRead |= !isResidual && !isTiled;
           isFetched |= isResidual && !stage->hasAttr(kKept);
+          if (!isResidual || !stage->hasAttr(kKept))
+            (isResidual ? added : isTiled ? tiled : whole).push_back(stage.getSymName());
         }
+    auto tell = [&](ArrayRef<StringRef> stages, StringRef reads, StringRef so) {
+      if (!stages.empty())
+        because += (because.empty() ? "" : "; ") +
+                   llvm::formatv("@{0} {1}: {2}", llvm::join(stages, ", @"), reads, so).str();
+    };
+    tell(whole, "read whole rows, once", "each consumer warp polls the part that it multiplies");
+    tell(tiled, value.getByLaunch() ? "read what an earlier launch left" : "read piece by piece",
+         "the poller goes ahead of the consumers");
+    tell(added, "add their own slice", "the epilogue polls it");
+    if (because.empty())
+      because = "no stage of this launch reads it";
     SmallVector<Attribute> roles;
     if (isPolled || !(isRead || isFetched))
       roles.push_back(RoleAttr::get(&getContext(), Role::Poller));
@@ -202,6 +253,13 @@ struct MaterializeExchanges : megalith::impl::MaterializeExchangesBase<Materiali
     if (isFetched)
       roles.push_back(RoleAttr::get(&getContext(), Role::Epilogue));
     return ArrayAttr::get(&getContext(), roles);
+  }
+
+  static std::string rolesOf(ArrayAttr roles) {
+    SmallVector<StringRef> names;
+    for (auto role : roles.getAsRange<RoleAttr>())
+      names.push_back(stringifyRole(role.getValue()));
+    return llvm::join(names, ", ");
   }
 
   /// Consumers publish what an attention tile found, since they add it up; all else is the
@@ -224,14 +282,20 @@ struct MaterializeExchanges : megalith::impl::MaterializeExchangesBase<Materiali
     std::string edge = (value.getSymName() + "_words").str();
     OpBuilder builder(value);
     bool isByLaunch = value.getByLaunch();
-    ExchangeOp::create(builder, value.getLoc(), value.getSymName(), value.getShape(),
-                       value.getElement(), isByLaunch ? WordKind::Plain : WordKind::Sentinel,
-                       isByLaunch            ? 1
-                       : value.getCrossing() ? 3
-                                             : 2,
-                       *slot, edge);
-    declareEdge(kernel, edge, isByLaunch ? EdgeKind::Launch : EdgeKind::Words, publisherOf(value),
-                pollersOf(value), 1, 1);
+    const int64_t sets = isByLaunch ? 1 : value.getCrossing() ? 3 : 2;
+    auto exchange = ExchangeOp::create(
+        builder, value.getLoc(), value.getSymName(), value.getShape(), value.getElement(),
+        isByLaunch ? WordKind::Plain : WordKind::Sentinel, sets, *slot, edge);
+    std::string because;
+    ArrayAttr pollers = pollersOf(value, because);
+    auto words = declareEdge(kernel, edge, isByLaunch ? EdgeKind::Launch : EdgeKind::Words,
+                             publisherOf(value), pollers, 1, 1);
+    explain(words, "who polls", rolesOf(pollers), because);
+    explain(exchange, "sets", std::to_string(sets),
+            isByLaunch ? "launches hand it on: none is read while another is written"
+            : value.getCrossing()
+                ? "this launch and the next read it while a third set is emptied"
+                : "only this launch reads it: one set is in use while the other is emptied");
     value.erase();
     return success();
   }

@@ -8,6 +8,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/Passes.h"
 #include "passes/task/Stages.h"
+#include "passes/why/Why.h"
 
 #include "llvm/ADT/SetVector.h"
 
@@ -127,6 +128,7 @@ struct MergeLaunches : megalith::impl::MergeLaunchesBase<MergeLaunches> {
     auto attributes = [](StageOp stage) {
       NamedAttrList list(stage->getAttrs());
       list.erase(kDepends);
+      list.erase(kWhy);
       return list.getDictionary(stage.getContext());
     };
     return attributes(a) == attributes(b);
@@ -153,6 +155,7 @@ struct MergeLaunches : megalith::impl::MergeLaunchesBase<MergeLaunches> {
                << ", which a loop has no form for yet: compile with --scope=layer";
       found->end = part.end;
       addDepends(found->stage, stage);
+      mergeReasons(found->stage, stage);
       place(own, found - stages.begin(), part, stages, from);
       ++from;
     }
@@ -207,11 +210,13 @@ struct MergeLaunches : megalith::impl::MergeLaunchesBase<MergeLaunches> {
         llvm::SetVector<Attribute> roles(known.getTo().begin(), known.getTo().end());
         roles.insert(edge.getTo().begin(), edge.getTo().end());
         known.setToAttr(builder.getArrayAttr(roles.getArrayRef()));
+        mergeReasons(known, edge);
         continue;
       }
       if (withoutSlot(&op) != withoutSlot(there))
         return op.emitOpError() << "differs from the declaration of that name in another launch of "
                                    "the step: what differs needs another name";
+      mergeReasons(there, &op);
     }
     return success();
   }
@@ -221,6 +226,7 @@ struct MergeLaunches : megalith::impl::MergeLaunchesBase<MergeLaunches> {
     list.append("kind of declaration",
                 StringAttr::get(op->getContext(), op->getName().getStringRef()));
     list.erase("slot");
+    list.erase(kWhy);
     return list.getDictionary(op->getContext());
   }
 

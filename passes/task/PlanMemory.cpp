@@ -9,6 +9,9 @@
 #include "passes/task/Declare.h"
 #include "passes/task/Handoffs.h"
 #include "passes/task/Stages.h"
+#include "passes/why/Why.h"
+
+#include "llvm/Support/FormatVariadic.h"
 
 namespace megalith {
 #define GEN_PASS_DEF_PLANMEMORY
@@ -44,6 +47,7 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
   struct Layout {
     std::vector<Handoff> buffers;
     std::vector<int64_t> offsets; // from the first byte after the barriers
+    Slots slots = Slots::Wanted;
     bool isAliased = false;
     int64_t bytes = 0; // of all buffers
   };
@@ -67,6 +71,7 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
     // With two CTAs on an SM the next launch fills its ring while this one computes. A ring of half
     // the bytes still covers the way to memory; less would not.
     std::optional<Layout> layout;
+    because.clear();
     if (residents > 1) {
       budget = (*limit + kReservedBytes) / residents - kReservedBytes - reserve;
       layout = lay(Slots::Wanted, false);
@@ -75,6 +80,11 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
         layout.reset();
       else
         kernel.setResidents(residents);
+      recordReason(kernel,
+                   {getArgumentName().str(), "CTAs on an SM", layout ? "2" : "1",
+                    llvm::formatv("in half of the shared memory the ring would {0} {1} bytes, half "
+                                  "of what covers the way to memory",
+                                  layout ? "still have" : "have less than", ringFloor / 2)});
     }
     if (!layout) {
       budget = *limit - reserve;
@@ -106,10 +116,17 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
           Attempt{Slots::Single, canAlias(), 0}}) {
       Layout layout = lay(attempt.slots, attempt.isAliased);
       least = std::min(least, used(layout, leastSlots()));
-      if (used(layout, leastSlots()) > budget)
+      if (used(layout, leastSlots()) > budget) {
+        tried(layout, llvm::formatv("needs {0} of {1} bytes", used(layout, leastSlots()), budget));
         continue;
+      }
       fitting = layout;
-      if (!ring || slotsLeft(layout) * ring.getSlotBytes() >= attempt.floor)
+      if (!ring)
+        return layout;
+      const int64_t left = slotsLeft(layout) * ring.getSlotBytes();
+      tried(layout,
+            llvm::formatv("leaves the ring {0} bytes, {1} are wanted", left, attempt.floor));
+      if (left >= attempt.floor)
         return layout;
     }
     if (fitting)
@@ -121,6 +138,25 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
                          << (kernel.getRows() > 1 ? "; compile smaller buckets"
                                                   : "; there is no smaller bucket");
     return std::nullopt;
+  }
+
+  static StringRef describe(const Layout &layout) {
+    switch (layout.slots) {
+    case Slots::Wanted:
+      return layout.isAliased ? "attention and the dense phase share bytes"
+                              : "attention and the dense phase apart";
+    case Slots::SingleInAttention:
+      return "single slots in attention";
+    case Slots::Single:
+      return "single slots throughout";
+    }
+    return "";
+  }
+
+  void tried(const Layout &layout, const std::string &outcome) {
+    StringRef name = describe(layout);
+    if (because.find(name.str()) == std::string::npos) // what cannot share is tried once
+      because += llvm::formatv("{0}{1}: {2}", because.empty() ? "" : "; ", name, outcome);
   }
 
   std::string modelName() {
@@ -146,7 +182,7 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
   }
 
   Layout lay(Slots slots, bool isAliased) {
-    Layout layout{handoffsOf(getOperation()), {}, isAliased};
+    Layout layout{handoffsOf(getOperation()), {}, slots, isAliased};
     int64_t at = 0;
     int64_t phaseEnd[2] = {0, 0};
     auto place = [&](int64_t &next, const Handoff &buffer) {
@@ -204,20 +240,35 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
   void apply(const Layout &layout) {
     KernelOp kernel = getOperation();
     int64_t slots = ring ? slotsLeft(layout) : 0;
+    if (!because.empty())
+      recordReason(kernel,
+                   {getArgumentName().str(), "shared memory", describe(layout).str(), because});
     if (layout.isAliased) {
-      declareEdge(kernel, names::kAttentionDone, EdgeKind::Mbarrier, Role::Consumer, {Role::Poller},
-                  1, warpsOf(Role::Consumer));
-      declareEdge(kernel, names::kMergeDone, EdgeKind::Mbarrier, Role::Epilogue,
-                  {Role::Poller, Role::Consumer}, 1, warpsOf(Role::Epilogue));
+      auto order = [&](StringRef name, Role from, ArrayRef<Role> to, StringRef later) {
+        auto edge = declareEdge(kernel, name, EdgeKind::Mbarrier, from, to, 1, warpsOf(from));
+        recordReason(edge, {getArgumentName().str(), "protocol", "mbarrier",
+                            "attention and the dense phase share bytes: " + later.str()});
+      };
+      StringRef before = "the last use of one comes before the first of the other";
+      order(names::kAttentionDone, Role::Consumer, {Role::Poller}, before);
+      order(names::kMergeDone, Role::Epilogue, {Role::Poller, Role::Consumer}, before);
       if (kernel.isLooping()) // and back again
-        declareEdge(kernel, names::kDenseDone, EdgeKind::Mbarrier, Role::Consumer, {Role::Poller},
-                    1, warpsOf(Role::Consumer));
+        order(names::kDenseDone, Role::Consumer, {Role::Poller},
+              "the dense phase's last use comes before the next launch's attention");
     }
     for (const Handoff &buffer : layout.buffers)
       for (StringRef name : {buffer.full, buffer.free})
         if (auto edge = kernel.lookup<EdgeOp>(ref(name)); edge && !name.empty())
           edge.setSlots(buffer.slots);
+    explainSlots(layout);
     if (ring) {
+      recordReason(
+          ring,
+          {getArgumentName().str(), "slots",
+           llvm::formatv("{0}, {1} bytes", slots, slots * ring.getSlotBytes()),
+           llvm::formatv("of {0} bytes buffers take {1} and barriers {2}; the ring has what is "
+                         "left, but at most {3} slots",
+                         budget, layout.bytes, barrierBytes(layout, slots), ringSlots.getValue())});
       ring.setSlots(slots);
       for (FlatSymbolRefAttr name : {ring.getFullAttr(), ring.getFreeAttr()})
         kernel.lookup<EdgeOp>(name).setSlots(slots);
@@ -240,6 +291,19 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
     kernel.setSmemBytes(end);
   }
 
+  /// Of buffers that are filled again while they are read.
+  void explainSlots(const Layout &layout) {
+    for (const auto &[buffer, wanted] : llvm::zip(layout.buffers, handoffsOf(getOperation())))
+      if (auto edge = getOperation().lookup<EdgeOp>(ref(buffer.full)); edge && !buffer.full.empty())
+        recordReason(
+            edge,
+            {getArgumentName().str(), "slots",
+             llvm::formatv("{0}, {1} bytes", buffer.slots, buffer.slots * buffer.slotBytes()),
+             buffer.slots == wanted.slots
+                 ? "as many as its stage has a use for"
+                 : llvm::formatv("instead of {0}: {1}", wanted.slots, describe(layout)).str()});
+  }
+
   FlatSymbolRefAttr ref(StringRef name) { return FlatSymbolRefAttr::get(&getContext(), name); }
 
   void declareBuffer(OpBuilder &builder, const Handoff &buffer, int64_t offset, bool isAliased) {
@@ -259,6 +323,7 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
 
   RingOp ring;
   int64_t budget = 0;
+  std::string because; // layouts that were tried, and what became of them
 };
 
 } // namespace

@@ -3,6 +3,10 @@
 #include "passes/task/Declare.h"
 #include "passes/task/Handoffs.h"
 #include "passes/task/Stages.h"
+#include "passes/why/Why.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
 
 namespace megalith {
 #define GEN_PASS_DEF_PLANSTREAMS
@@ -18,24 +22,34 @@ namespace {
 /// Slots before memory planning gives the ring what is left.
 constexpr int64_t kLeastSlots = 2;
 
+/// One piece lands while another is asked for.
+constexpr int64_t kLeastWindow = 2;
+
 /// Bytes that an SM has in flight: enough for HBM, and no more, since what is under way delays the
 /// SM's exchanges. Measured with a whole layer on an H200 (docs/performance.md).
 constexpr int64_t kNearExchange = 32 << 10; ///< the stage's input is waited for meanwhile
 constexpr int64_t kExperts = 48 << 10;      ///< one exchange, mostly hidden, in a long stream
 constexpr int64_t kAlone = 64 << 10;        ///< nobody waits for what the stage makes
 
-int64_t bytesInFlight(StageOp stage) {
+struct InFlight {
+  int64_t bytes;
+  StringRef because;
+};
+
+InFlight bytesInFlight(StageOp stage) {
   auto kernel = stage->getParentOfType<KernelOp>();
   if (llvm::any_of(kernel.getOps<ExchangeOp>(),
                    [](ExchangeOp words) { return !words.isSelfValidating(); }))
-    return kAlone; // launches hand on all that SMs exchange: nothing is polled meanwhile
+    return {kAlone, "launches hand on all that SMs exchange: nothing is polled meanwhile"};
   if (stage.getKind() == StageKind::ExpertUp || stage.getKind() == StageKind::ExpertDown)
-    return kExperts;
+    return {kExperts, "among experts, a long stream with one exchange, mostly hidden"};
   bool isWaitedFor = llvm::none_of(stage.getWrites().getAsRange<AccessAttr>(), [&](auto write) {
     auto buffer = kernel.template lookup<BufferOp>(write.getBuffer());
     return buffer && buffer.getMutability() == Mutability::Written;
   });
-  return isWaitedFor ? kNearExchange : kAlone;
+  if (isWaitedFor)
+    return {kNearExchange, "near exchanges, which wait behind what is in flight"};
+  return {kAlone, "nobody waits for what the stage makes"};
 }
 
 struct PlanStreams : megalith::impl::PlanStreamsBase<PlanStreams> {
@@ -44,8 +58,12 @@ struct PlanStreams : megalith::impl::PlanStreamsBase<PlanStreams> {
     if (failed(checkStages(kernel)))
       return signalPassFailure();
     int64_t slotBytes = 0;
+    StringRef widest;
     for (auto stage : kernel.getOps<StageOp>())
-      slotBytes = std::max(slotBytes, plan(stage));
+      if (int64_t bytes = plan(stage); bytes > slotBytes) {
+        slotBytes = bytes;
+        widest = stage.getSymName();
+      }
     if (!slotBytes)
       return; // nothing streams
     declareEdge(kernel, names::kFull, EdgeKind::Bytes, Role::Producer, {Role::Consumer},
@@ -53,8 +71,11 @@ struct PlanStreams : megalith::impl::PlanStreamsBase<PlanStreams> {
     declareEdge(kernel, names::kFree, EdgeKind::Credit, Role::Consumer, {Role::Producer},
                 kLeastSlots, warpsOf(Role::Consumer));
     OpBuilder builder = declarations(kernel);
-    RingOp::create(builder, kernel.getLoc(), names::kRing, kLeastSlots,
-                   llvm::alignTo(slotBytes, 128), IntegerAttr(), names::kFull, names::kFree);
+    auto ring =
+        RingOp::create(builder, kernel.getLoc(), names::kRing, kLeastSlots,
+                       llvm::alignTo(slotBytes, 128), IntegerAttr(), names::kFull, names::kFree);
+    recordReason(ring, {getArgumentName().str(), "slot", llvm::formatv("{0} bytes", slotBytes),
+                        "room for the widest piece, of @" + widest.str()});
   }
 
   /// Marks what the stage streams; returns the bytes of a ring slot that its pieces need.
@@ -62,7 +83,11 @@ struct PlanStreams : megalith::impl::PlanStreamsBase<PlanStreams> {
     if (stage.getKind() == StageKind::Attention) {
       // 16 positions of K, then of V, are a unit.
       int64_t bytes = pieceUnitsOf(stage) * 64 * *configInt(stage, "head_dim");
-      mark(stage, {"tile", "piece"}, bytes, bytes);
+      mark(stage, {"tile", "piece"}, bytes, bytes,
+           llvm::formatv(
+               "{0} unit{1} of 16 positions, K and V of {2} channels: {3}", pieceUnitsOf(stage),
+               pieceUnitsOf(stage) == 1 ? "" : "s", *configInt(stage, "head_dim"),
+               pieceUnitsOf(stage) == 1 ? "two would have more than 16 KB" : "two fit 16 KB"));
       return bytes;
     }
     if (!isGemv(stage))
@@ -72,15 +97,27 @@ struct PlanStreams : megalith::impl::PlanStreamsBase<PlanStreams> {
     SmallVector<StringRef> order = {"mtile", "block"};
     if (stage.getKind() != StageKind::Linear)
       order.insert(order.begin(), "expert");
-    mark(stage, order, slice.top() * stripBytes, slice.unit * slice.blocks * stripBytes);
+    mark(stage, order, slice.top() * stripBytes, slice.unit * slice.blocks * stripBytes,
+         llvm::formatv("{0} strips of one of {1} blocks of K, {2} bytes each: an m-tile has 8, the "
+                       "slice {3}",
+                       slice.top(), slice.blocks, stripBytes, slice.unit));
     return 8 * stripBytes; // device functions expect room for a whole m-tile
   }
 
   /// `order`: loops, outermost first. `piece`: bytes of the largest copy. `bytes`: of one SM's
   /// share of one matrix, or of a unit. `window`: most copies under way.
-  void mark(StageOp stage, ArrayRef<StringRef> order, int64_t piece, int64_t bytes) {
+  void mark(StageOp stage, ArrayRef<StringRef> order, int64_t piece, int64_t bytes,
+            const std::string &pieceReason) {
     Builder builder(&getContext());
-    int64_t window = std::max<int64_t>(2, bytesInFlight(stage) / piece);
+    InFlight inFlight = bytesInFlight(stage);
+    int64_t window = std::max(kLeastWindow, inFlight.bytes / piece);
+    recordReason(
+        stage, {getArgumentName().str(), "piece", llvm::formatv("{0} bytes", piece), pieceReason});
+    recordReason(stage,
+                 {getArgumentName().str(), "window",
+                  llvm::formatv("{0} pieces, {1} bytes in flight an SM", window, window * piece),
+                  llvm::formatv("{0}: at most {1} bytes, and at least {2} pieces", inFlight.because,
+                                inFlight.bytes, kLeastWindow)});
     stage->setAttr(kStream,
                    builder.getDictionaryAttr(
                        {builder.getNamedAttr("order", builder.getStrArrayAttr(order)),

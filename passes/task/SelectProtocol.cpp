@@ -3,6 +3,9 @@
 #include "passes/task/Declare.h"
 #include "passes/task/Handoffs.h"
 #include "passes/task/Stages.h"
+#include "passes/why/Why.h"
+
+#include "llvm/Support/FormatVariadic.h"
 
 namespace megalith {
 #define GEN_PASS_DEF_SELECTPROTOCOL
@@ -55,13 +58,37 @@ struct SelectProtocol : megalith::impl::SelectProtocolBase<SelectProtocol> {
     if (exchange.getWord() == WordKind::Plain) {
       if (isDynamic || isMerged) // records lie as they do with epochs
         exchange.setWord(WordKind::Triple);
+      explain(exchange, "handed on by the end of a launch: words need not prove themselves");
       return;
     }
-    bool isLarge = exchange.rows() * exchange.wordsPerRow() * 4 > kMaxRearmedBytes;
-    if (!exchange.getElement().isF32() || exchange.isCrossing() || !(isDynamic || isLarge))
+    const int64_t setBytes = exchange.rows() * exchange.wordsPerRow() * 4;
+    bool isLarge = setBytes > kMaxRearmedBytes;
+    if (!exchange.getElement().isF32() || exchange.isCrossing() || !(isDynamic || isLarge)) {
+      explain(exchange,
+              llvm::formatv("{0}: empty words show by themselves, and re-arming {1} bytes a launch "
+                            "is cheap (at most {2})",
+                            !exchange.getElement().isF32() ? "bf16 has no room for an epoch"
+                            : exchange.isCrossing()        ? "the next launch reads them too"
+                                                           : "which words a launch writes is known",
+                            setBytes, kMaxRearmedBytes)
+                  .str());
       return;
+    }
     exchange.setWord(WordKind::Epoch);
     exchange.setSets(1);
+    explain(exchange, isDynamic ? "which words a launch writes depends on its sequences, so none "
+                                  "can be re-armed; each carries the number of its launch"
+                                : llvm::formatv("a set of {0} bytes is too large to re-arm (over "
+                                                "{1}); each word carries the number of its launch",
+                                                setBytes, kMaxRearmedBytes)
+                                      .str());
+    recordReason(exchange, {getArgumentName().str(), "sets", "1",
+                            "a word of another launch never matches: no set is emptied"});
+  }
+
+  static void explain(ExchangeOp exchange, const Twine &because) {
+    recordReason(exchange, {getArgumentName().str(), "words",
+                            stringifyWordKind(exchange.getWord()).str(), because.str()});
   }
 
   /// Launch n empties the set that launch n+1 writes, whichever kernels these are.
@@ -76,6 +103,11 @@ struct SelectProtocol : megalith::impl::SelectProtocolBase<SelectProtocol> {
     OpBuilder builder = declarations(kernel);
     auto copy = cast<ExchangeOp>(builder.clone(*exchange));
     copy.setSlot(*slot);
+    copy->removeAttr(kWhy);
+    recordReason(copy, {getArgumentName().str(), "re-armed", "in this kernel too",
+                        ("sets follow the number of the launch, whichever kernel it is of; @" +
+                         exchange->getParentOfType<KernelOp>().getSymName() + " uses it")
+                            .str()});
     declareEdge(kernel, exchange.getEdge(), EdgeKind::Words, Role::Epilogue, {Role::Poller}, 1, 1);
     return success();
   }
@@ -104,12 +136,21 @@ struct SelectProtocol : megalith::impl::SelectProtocolBase<SelectProtocol> {
   /// more than once, free.
   static void declareHandoffs(KernelOp kernel) {
     for (const Handoff &handoff : handoffsOf(kernel)) {
-      if (!handoff.full.empty())
-        declareEdge(kernel, handoff.full, EdgeKind::Mbarrier, handoff.from, handoff.to,
-                    handoff.slots, warpsOf(handoff.from));
-      if (!handoff.free.empty())
-        declareEdge(kernel, handoff.free, EdgeKind::Credit, handoff.to.front(), {handoff.from},
-                    handoff.slots, warpsOf(handoff.to.front()));
+      if (!handoff.full.empty()) {
+        auto full = declareEdge(kernel, handoff.full, EdgeKind::Mbarrier, handoff.from, handoff.to,
+                                handoff.slots, warpsOf(handoff.from));
+        recordReason(full,
+                     {getArgumentName().str(), "protocol", "mbarrier",
+                      "roles of one SM hand each other @" + handoff.name + " in shared memory"});
+      }
+      if (!handoff.free.empty()) {
+        auto free = declareEdge(kernel, handoff.free, EdgeKind::Credit, handoff.to.front(),
+                                {handoff.from}, handoff.slots, warpsOf(handoff.to.front()));
+        recordReason(free, {getArgumentName().str(), "protocol", "credit",
+                            "@" + handoff.name +
+                                " is filled more than once a launch: a filling "
+                                "waits until the last one there is read"});
+      }
     }
   }
 };

@@ -11,7 +11,7 @@ import pytest
 MEGALITH = os.path.abspath("tools/megalith/megalith")
 CONFIG = os.path.abspath("models/configs/qwen3-moe-small.test.json")
 M0 = os.path.abspath("tests/ir/task/m0.mlir")
-COMMANDS = ["import", "compile", "run", "bench", "calibrate", "verify"]
+COMMANDS = ["import", "compile", "run", "bench", "calibrate", "verify", "explain", "report"]
 
 
 def megalith(*words, cwd=None, cache=None):

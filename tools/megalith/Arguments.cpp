@@ -43,13 +43,17 @@ Expected<Arguments> Arguments::parse(const Syntax &syntax, ArrayRef<StringRef> w
     if (!word.starts_with("-")) {
       if (syntax.positional.empty())
         return failure(Exit::CommandLine, "expected options only but got '{0}'{1}", word, mend);
-      if (!arguments.position.empty())
+      const bool isFirst = arguments.position.empty();
+      if (!isFirst && syntax.subject.empty())
         return failure(Exit::CommandLine, "expected one {0} but got '{1}' and '{2}'{3}",
                        syntax.positional, arguments.position, word, mend);
+      if (!isFirst && !arguments.second.empty())
+        return failure(Exit::CommandLine, "expected one {0} but got '{1}' and '{2}'{3}",
+                       syntax.subject, arguments.second, word, mend);
       if (word.empty())
         return failure(Exit::CommandLine, "expected {0} but got an empty word{1}",
-                       syntax.positional, mend);
-      arguments.position = word;
+                       isFirst ? syntax.positional : syntax.subject, mend);
+      (isFirst ? arguments.position : arguments.second) = word;
       continue;
     }
     auto [name, value] = word.ltrim('-').split('=');
@@ -152,20 +156,23 @@ Expected<std::vector<StringRef>> Arguments::choices(StringRef name,
 std::string helpText(const Syntax &syntax) {
   std::string required, text;
   raw_string_ostream os(text);
-  size_t width = syntax.positional.size();
+  size_t width = std::max(syntax.positional.size(), syntax.subject.size());
   for (const Option &option : syntax.options) {
     width = std::max(width, usageOf(option).size());
     if (option.required)
       required += " " + usageOf(option);
   }
   os << "megalith " << syntax.command << ": " << syntax.summary << "\n\nusage: megalith "
-     << syntax.command << (syntax.positional.empty() ? "" : " ") << syntax.positional << required
+     << syntax.command << (syntax.positional.empty() ? "" : " ") << syntax.positional
+     << (syntax.subject.empty() ? "" : " [" + syntax.subject.str() + "]") << required
      << " [options]\n\n";
   auto line = [&](StringRef left, StringRef right) {
     os << "  " << left_justify(left, width) << "  " << right << "\n";
   };
   if (!syntax.positional.empty())
     line(syntax.positional, syntax.positionalHelp);
+  if (!syntax.subject.empty())
+    line(syntax.subject, syntax.subjectHelp);
   for (const Option &option : syntax.options)
     line(usageOf(option), option.help);
   os << "\nexample:\n  " << syntax.example << "\n";

@@ -35,7 +35,9 @@ struct Syntax {
   llvm::StringRef positional;     ///< "<config.json>"; a command takes exactly one, or ("") none
   llvm::StringRef positionalHelp; ///< half a sentence
   llvm::ArrayRef<Option> options;
-  llvm::StringRef example; ///< a command line that works from the checkout's root
+  llvm::StringRef example;     ///< a command line that works from the checkout's root
+  llvm::StringRef subject;     ///< "<stage>": a second argument that may be left out; none
+  llvm::StringRef subjectHelp; ///< half a sentence
 };
 
 /// A command's arguments, checked against its syntax.
@@ -46,6 +48,7 @@ public:
                                          llvm::ArrayRef<llvm::StringRef> words);
 
   llvm::StringRef positional() const { return position; }
+  llvm::StringRef subject() const { return second; } ///< "" if left out
   bool has(llvm::StringRef name) const { return values.contains(name); }
   /// The option's text, or `otherwise`.
   llvm::StringRef text(llvm::StringRef name, llvm::StringRef otherwise = "") const;
@@ -67,7 +70,7 @@ private:
   explicit Arguments(const Syntax &syntax) : syntax(syntax) {}
 
   Syntax syntax;
-  llvm::StringRef position;
+  llvm::StringRef position, second;
   std::map<llvm::StringRef, llvm::StringRef> values;
 };
 

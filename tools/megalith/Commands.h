@@ -20,7 +20,9 @@ struct Command {
 extern const Command kBench;
 extern const Command kCalibrate;
 extern const Command kCompile;
+extern const Command kExplain;
 extern const Command kImport;
+extern const Command kReport;
 extern const Command kRun;
 extern const Command kVerify;
 

@@ -5,7 +5,7 @@
 // RUN: megalith-opt %t --task-verify -o /dev/null
 
 // CHECK-LABEL: task.kernel @step "step" target "sm_90a" sms 5 rows 2
-// CHECK-SAME: attributes {launches = 4 : i64, layered = 10 : i64}
+// CHECK-SAME: attributes {launches = 4 : i64, layered = 10 : i64{{[,}]}}
 // What differs from launch to launch has the lowest slots.
 // CHECK-DAG: task.buffer @embedding {{.*}}slot = 10
 // CHECK-DAG: task.weights @w_qkv {{.*}} slot 0 {{.*}}layer_offset = 1

@@ -28,20 +28,20 @@
 // CHECK: task.stage @b_out linear tiles 4 sms 4 assign
 
 // CHECK-LABEL: After MaterializeExchanges (task-materialize-exchanges) //----- //{{[[:space:]]}}task.kernel @layer
-// CHECK: task.edge [[#]] @y_a_in_words words epilogue -> consumer{{$}}
-// CHECK: task.edge [[#]] @y_b_in_words words epilogue -> consumer{{$}}
-// CHECK: task.edge [[#]] @y_a_out_words words epilogue -> epilogue{{$}}
-// CHECK: task.stage @a_in {{.*}}depends = [@o_proj]}
+// CHECK: task.edge [[#]] @y_a_in_words words epilogue -> consumer{{$| \{why}}
+// CHECK: task.edge [[#]] @y_b_in_words words epilogue -> consumer{{$| \{why}}
+// CHECK: task.edge [[#]] @y_a_out_words words epilogue -> epilogue{{$| \{why}}
+// CHECK: task.stage @a_in {{.*}}depends = [@o_proj]{{[,}]}}
 // CHECK: task.stage @b_in
 // CHECK-NOT: depends
-// CHECK: task.stage @a_out {{.*}}depends = [@a_in]}
-// CHECK: task.stage @b_out {{.*}}depends = [@b_in, @a_out]}
+// CHECK: task.stage @a_out {{.*}}depends = [@a_in]{{[,}]}}
+// CHECK: task.stage @b_out {{.*}}depends = [@b_in, @a_out]{{[,}]}}
 
 // CHECK-LABEL: After ElideExchanges (task-elide-exchanges) //----- //{{[[:space:]]}}task.kernel @layer
 // CHECK: task.stage @b_in
 // CHECK-NOT: depends
-// CHECK: task.stage @a_out {{.*}}depends = [@a_in]}
-// CHECK: task.stage @b_out {{.*}}depends = [@b_in, @a_out]}
+// CHECK: task.stage @a_out {{.*}}depends = [@a_in]{{[,}]}}
+// CHECK: task.stage @b_out {{.*}}depends = [@b_in, @a_out]{{[,}]}}
 
 // CHECK-LABEL: After PlanStreams (task-plan-streams) //----- //{{[[:space:]]}}task.kernel @layer
 // CHECK: task.stage @b_in {{.*}}attributes {stream =

@@ -4,9 +4,9 @@
 // RUN: megalith-opt %S/Inputs/branches.mlir --pass-pipeline='builtin.module(task.kernel(task-materialize-exchanges,task-elide-exchanges,task-plan-streams),task-select-protocol,task.kernel(task-plan-memory,task-lower-to-roles),task-verify)' | FileCheck %s --check-prefix=ROLES
 
 // DATA: task.exchange @a [2, 256] bf16 sentinel sets 2
-// DATA: task.edge [[#]] @a_words words epilogue -> consumer{{$}}
+// DATA: task.edge [[#]] @a_words words epilogue -> consumer{{$| \{why}}
 // The join's epilogue adds its own slice of @b, so it polls it itself.
-// DATA: task.edge [[#]] @b_words words epilogue -> epilogue{{$}}
+// DATA: task.edge [[#]] @b_words words epilogue -> epilogue{{$| \{why}}
 // DATA: task.stage @branch_a
 // DATA-NOT: depends
 // DATA: task.stage @join {{.*}}depends = [@branch_a, @branch_b]

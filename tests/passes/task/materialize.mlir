@@ -7,7 +7,7 @@
 // CHECK: task.exchange @resid [2, 256] bf16 sentinel sets 3 slot 11 edge @resid_words
 // CHECK: task.exchange @partials [512, 66] f32 sentinel sets 2 slot 13 edge @partials_words
 // CHECK: task.edge 0 @resid_words words epilogue -> consumer, epilogue
-// CHECK: task.edge 4 @mid_words words epilogue -> consumer{{$}}
+// CHECK: task.edge 4 @mid_words words epilogue -> consumer{{$| \{why}}
 
 // What attention and merge wait for comes from the last launch, or from attention.
 // CHECK: task.stage @attention attention

@@ -13,8 +13,8 @@
 // CHECK: task.buffer @o_proj_kept [2, 32] bf16
 // CHECK: task.buffer @act_rows [2, 128] bf16 smem scratch {guard = @act_full, {{.*}}row_bytes = 288 : i64, slots = 8 : i64
 
-// TIGHT: task.edge [[#]] @act_full mbarrier poller -> consumer {offset = [[#]] : i64}
-// TIGHT: task.edge [[#]] @attention_done mbarrier consumer -> poller {arrivals = 8 : i64, offset = [[#]] : i64}
+// TIGHT: task.edge [[#]] @act_full mbarrier poller -> consumer {offset = [[#]] : i64{{[,}]}}
+// TIGHT: task.edge [[#]] @attention_done mbarrier consumer -> poller {arrivals = 8 : i64, offset = [[#]] : i64{{[,}]}}
 // TIGHT: task.edge [[#]] @merge_done mbarrier epilogue -> poller, consumer
 // TIGHT: task.buffer @qkv_in {{.*}}alias = "attention", guard = @qkv_full, offset = [[#AT:]] : i64
 // TIGHT: task.buffer @xs {{.*}}alias = "dense", offset = [[#AT]] : i64

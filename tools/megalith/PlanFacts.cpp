@@ -1,0 +1,83 @@
+//===- PlanFacts.cpp - what explain and report know of an artifact ----------===//
+
+#include "tools/megalith/PlanFacts.h"
+
+#include "passes/costs/Builtin.h"
+#include "tools/megalith-opt/Registration.h"
+#include "tools/megalith/Compilation.h"
+#include "tools/megalith/Failure.h"
+#include "tools/megalith/Files.h"
+#include "tools/megalith/Verification.h"
+
+#include "llvm/ADT/SmallString.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+
+using namespace llvm;
+
+namespace megalith::cli {
+
+/// The table to use, or none.
+static Expected<std::optional<costs::CostTable>> readCosts(const Arguments &arguments,
+                                                           StringRef target) {
+  if (!arguments.has("costs")) {
+    Expected<costs::CostTable> own = costs::builtinCostTable(target);
+    if (own)
+      return std::move(*own);
+    consumeError(own.takeError());
+    return std::nullopt;
+  }
+  Expected<costs::CostTable> table = costs::readCostTable(arguments.text("costs").str());
+  if (!table)
+    return with(Exit::Input, table.takeError());
+  if (table->target != target)
+    return failure(Exit::Input,
+                   "{0}: expected costs of {1}, the plan's target, but got those of {2}; give "
+                   "another table or leave --costs out",
+                   arguments.text("costs"), target, table->target);
+  return std::move(*table);
+}
+
+Expected<PlanFacts> readFacts(const Arguments &arguments) {
+  Expected<int64_t> context = arguments.integer("context", 0, (1 << 20) - 1, 8192);
+  if (!context)
+    return context.takeError();
+  Expected<int64_t> experts = arguments.integer("experts", 1, 4096, 0);
+  if (!experts)
+    return experts.takeError();
+
+  StringRef given = arguments.positional();
+  PlanFacts out;
+  out.folder = given.str();
+  if (!sys::fs::is_directory(given) && sys::path::filename(given) == kPlanFile)
+    out.folder = sys::path::parent_path(given).empty() ? "." : sys::path::parent_path(given).str();
+  SmallString<128> planFile(out.folder), kernelsFile(out.folder);
+  sys::path::append(planFile, kPlanFile);
+  sys::path::append(kernelsFile, kKernelsFile);
+  if (!sys::fs::exists(planFile))
+    return failure(Exit::Input,
+                   "{0}: expected the folder of a plan, <target>/rows<n> of megalith compile's "
+                   "output, but it has no {1}",
+                   given, kPlanFile);
+  Expected<runtime::Plan> plan = runtime::readPlan(planFile);
+  if (!plan)
+    return with(Exit::Input, plan.takeError());
+  Expected<std::string> text = readText(kernelsFile, "the plan's role regions");
+  if (!text)
+    return text.takeError();
+  auto table = readCosts(arguments, plan->target);
+  if (!table)
+    return table.takeError();
+
+  mlir::DialectRegistry registry;
+  registerDialects(registry);
+  mlir::MLIRContext mlirContext(registry);
+  auto module = parseKernels(mlirContext, *text, kernelsFile);
+  if (!module)
+    return module.takeError();
+  out.facts = explain::gather(**module, *plan, *table ? &**table : nullptr,
+                              {.context = *context, .experts = double(*experts)});
+  return out;
+}
+
+} // namespace megalith::cli

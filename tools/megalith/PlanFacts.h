@@ -1,0 +1,33 @@
+//===- PlanFacts.h - what explain and report know of an artifact -*- C++ -*-===//
+#ifndef MEGALITH_TOOLS_MEGALITH_PLANFACTS_H
+#define MEGALITH_TOOLS_MEGALITH_PLANFACTS_H
+
+#include "tools/explain/Facts.h"
+#include "tools/megalith/Arguments.h"
+
+#include "llvm/Support/Error.h"
+
+#include <string>
+
+namespace megalith::cli {
+
+/// Options that readFacts takes, for a command's table.
+inline constexpr Option kContextOption = {"context", "<n>",
+                                          "positions that each row's sequence has already (8192)"};
+inline constexpr Option kExpertsOption = {
+    "experts", "<n>", "different experts that a layer's rows choose (as chance has it)"};
+inline constexpr Option kCostsOption = {
+    "costs", "<file>", "table of megalith calibrate (the program's own for the target)"};
+
+struct PlanFacts {
+  std::string folder; ///< of the artifact
+  explain::Facts facts;
+};
+
+/// Of the artifact that the arguments name, by its folder or its plan.json. A target without a
+/// table of costs has no times; --costs must be of the target.
+llvm::Expected<PlanFacts> readFacts(const Arguments &arguments);
+
+} // namespace megalith::cli
+
+#endif // MEGALITH_TOOLS_MEGALITH_PLANFACTS_H

@@ -1,0 +1,58 @@
+//===- Report.cpp - megalith report -----------------------------------------===//
+
+#include "tools/megalith/Commands.h"
+#include "tools/megalith/Files.h"
+#include "tools/megalith/PlanFacts.h"
+
+#include "tools/report/Page.h"
+#include "tools/report/Timeline.h"
+
+using namespace llvm;
+
+namespace megalith::cli {
+
+/// The timeline that the option names, or "".
+static Expected<std::string> timeline(const Arguments &arguments, StringRef option,
+                                      const runtime::Plan &plan) {
+  if (!arguments.has(option))
+    return "";
+  StringRef file = arguments.text(option);
+  Expected<std::string> text = readText(file, "a timeline in JSON");
+  if (!text)
+    return text.takeError();
+  Expected<std::string> checked = report::checkTimeline(*text, file, plan);
+  if (!checked)
+    return with(Exit::Input, checked.takeError());
+  return checked;
+}
+
+static Error runReport(const Arguments &arguments) {
+  Expected<PlanFacts> plan = readFacts(arguments);
+  if (!plan)
+    return plan.takeError();
+  Expected<std::string> measured = timeline(arguments, "trace", plan->facts.plan);
+  if (!measured)
+    return measured.takeError();
+  Expected<std::string> predicted = timeline(arguments, "predicted", plan->facts.plan);
+  if (!predicted)
+    return predicted.takeError();
+  return writeText(arguments.text("o"), report::page(plan->facts, *predicted, *measured));
+}
+
+static constexpr Option kOptions[] = {
+    {"o", "<file>", "the page; one file that opens in any browser", true},
+    {"trace", "<file>", "what was measured: of megalith bench or run --trace"},
+    {"predicted", "<file>", "what was predicted: of megalith simulate --json"},
+    kContextOption,
+    kExpertsOption,
+    kCostsOption,
+};
+
+const Command kReport = {
+    {"report", "a plan, its timelines and their reasons as one HTML page", "<folder>",
+     "<target>/rows<n> of megalith compile's output", kOptions,
+     "megalith report out/sm_90a/rows1 --trace trace.json -o report.html"},
+    runReport,
+};
+
+} // namespace megalith::cli
