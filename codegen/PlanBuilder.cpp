@@ -67,6 +67,37 @@ public:
     return std::move(plan);
   }
 
+  runtime::KernelTrace traceOf(KernelOp kernel) {
+    runtime::KernelTrace trace;
+    for (auto stage : kernel.getOps<StageOp>()) {
+      runtime::TraceStage &out = trace.stages.emplace_back();
+      out.name = stage.getSymName().str();
+      out.sms = stage.getSms().value_or(kernel.getSms());
+      for (Role role : {Role::Producer, Role::Poller, Role::Consumer, Role::Epilogue})
+        if (RoleOp region = stage.role(role); region && !region.getBody().front().empty()) {
+          std::vector<std::string> waits;
+          auto waitFor = [&](StringRef edge) {
+            if (!isStream(kernel, edge) && !llvm::is_contained(waits, edge))
+              waits.push_back(edge.str());
+          };
+          region.walk([&](Operation *op) {
+            if (auto wait = dyn_cast<WaitOp>(op))
+              waitFor(wait.getEdge());
+            auto poll = dyn_cast<PollOp>(op);
+            if (!poll)
+              return;
+            // The epilogue fetches what was there long before.
+            if (role != Role::Epilogue) {
+              waitFor(poll.getEdge());
+              addHop(stage, poll, trace);
+            }
+          });
+          out.roles.push_back({stringifyRole(role).str(), std::move(waits)});
+        }
+    }
+    return trace;
+  }
+
 private:
   //===--------------------------------------------------------------------===//
   // Whole plan
@@ -160,37 +191,6 @@ private:
   //===--------------------------------------------------------------------===//
   // Records
   //===--------------------------------------------------------------------===//
-
-  runtime::KernelTrace traceOf(KernelOp kernel) {
-    runtime::KernelTrace trace;
-    for (auto stage : kernel.getOps<StageOp>()) {
-      runtime::TraceStage &out = trace.stages.emplace_back();
-      out.name = stage.getSymName().str();
-      out.sms = stage.getSms().value_or(kernel.getSms());
-      for (Role role : {Role::Producer, Role::Poller, Role::Consumer, Role::Epilogue})
-        if (RoleOp region = stage.role(role); region && !region.getBody().front().empty()) {
-          std::vector<std::string> waits;
-          auto waitFor = [&](StringRef edge) {
-            if (!isStream(kernel, edge) && !llvm::is_contained(waits, edge))
-              waits.push_back(edge.str());
-          };
-          region.walk([&](Operation *op) {
-            if (auto wait = dyn_cast<WaitOp>(op))
-              waitFor(wait.getEdge());
-            auto poll = dyn_cast<PollOp>(op);
-            if (!poll)
-              return;
-            // The epilogue fetches what was there long before.
-            if (role != Role::Epilogue) {
-              waitFor(poll.getEdge());
-              addHop(stage, poll, trace);
-            }
-          });
-          out.roles.push_back({stringifyRole(role).str(), std::move(waits)});
-        }
-    }
-    return trace;
-  }
 
   void addHop(StageOp stage, PollOp poll, runtime::KernelTrace &trace) {
     runtime::TraceHop hop;
@@ -447,6 +447,11 @@ private:
 llvm::Expected<Plan> buildPlan(ArrayRef<KernelOp> kernels, ArrayRef<LaunchRequest> launches,
                                const ModelFacts &facts) {
   return Builder(kernels, facts).build(launches);
+}
+
+runtime::KernelTrace traceLayoutOf(ArrayRef<KernelOp> kernels, KernelOp kernel) {
+  const ModelFacts none;
+  return Builder(kernels, none).traceOf(kernel);
 }
 
 } // namespace megalith

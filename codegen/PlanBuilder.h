@@ -44,6 +44,9 @@ llvm::Expected<runtime::Plan> buildPlan(llvm::ArrayRef<task::KernelOp> kernels,
                                         llvm::ArrayRef<LaunchRequest> launches,
                                         const ModelFacts &facts);
 
+/// How what `kernel`, one of a plan's, records is to be read, whether it does or not.
+runtime::KernelTrace traceLayoutOf(llvm::ArrayRef<task::KernelOp> kernels, task::KernelOp kernel);
+
 } // namespace megalith
 
 #endif // MEGALITH_CODEGEN_PLANBUILDER_H

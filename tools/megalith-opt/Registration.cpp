@@ -7,6 +7,7 @@
 #include "passes/Passes.h"
 #include "passes/Pipelines.h"
 #include "passes/graph/GraphPasses.h"
+#include "passes/simulate/SimulatePasses.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -23,6 +24,7 @@ void registerPasses() {
   mlir::registerCanonicalizerPass();
   mlir::registerCSEPass();
   registerMegalithGraphPasses();
+  registerMegalithSimulatePasses();
   registerMegalithPasses();
   registerPipelines();
 }

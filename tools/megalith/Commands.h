@@ -24,6 +24,7 @@ extern const Command kExplain;
 extern const Command kImport;
 extern const Command kReport;
 extern const Command kRun;
+extern const Command kSimulate;
 extern const Command kVerify;
 
 } // namespace megalith::cli

@@ -10,8 +10,8 @@
 using namespace llvm;
 using namespace megalith::cli;
 
-static const Command *const kCommands[] = {&kImport,    &kCompile, &kRun,     &kBench,
-                                           &kCalibrate, &kVerify,  &kExplain, &kReport};
+static const Command *const kCommands[] = {&kImport, &kCompile,  &kRun,     &kBench, &kCalibrate,
+                                           &kVerify, &kSimulate, &kExplain, &kReport};
 
 static std::string overview() {
   std::string text = "megalith: from a Mixture-of-Experts model's config to proved CUDA kernels\n\n"

@@ -180,9 +180,12 @@ private:
           source = from;
         }
       }
-    if (!stage.ready || stage.waited < kNoWait || !hop || hop->pieces) {
+    // Others than consumers tell when their last wait was over, not how long they waited.
+    const bool isConsumer = roleOfWarp(place.warp->warp) == "consumer";
+    const double waits = !stage.ready ? 0 : isConsumer ? stage.waited : *stage.ready - stage.begin;
+    if (!stage.ready || waits < kNoWait || !hop || hop->pieces) {
       // Nothing that held it up, or many waits among its work, each for a piece of what came.
-      const double waited = stage.ready ? std::clamp(stage.waited, 0.0, at - stage.begin) : 0;
+      const double waited = std::clamp(waits, 0.0, at - stage.begin);
       addWork(place, stage.begin + waited, stage.stalled, stage.first);
       add(place, SegmentKind::Wait, edgeOf(about, place, hop), stage.begin);
       return before(place);

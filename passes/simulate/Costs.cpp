@@ -1,0 +1,222 @@
+//===- Costs.cpp - A cost table as a simulation reads it ------------------===//
+
+#include "passes/simulate/Costs.h"
+
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <algorithm>
+
+using llvm::Error;
+using llvm::Expected;
+using llvm::formatv;
+using llvm::StringRef;
+
+namespace megalith::simulate {
+
+double Curve::at(double x, bool holds) const {
+  if (points.empty())
+    return 0;
+  if (x <= points.front().first)
+    return points.front().second;
+  for (size_t i = 1; i < points.size(); ++i)
+    if (x <= points[i].first || (i + 1 == points.size() && !holds)) {
+      const auto &[x0, y0] = points[i - 1];
+      const auto &[x1, y1] = points[i];
+      return y0 + (y1 - y0) * (x - x0) / (x1 - x0);
+    }
+  return points.back().second;
+}
+
+namespace {
+
+// Shapes that the table's names stand for: tests/gpu/calibrate.
+constexpr double kPiece = 16384, kSms = 128;
+constexpr int64_t kPartRows[] = {1, 2, 4, 8};
+
+/// Bytes in flight at a window of `pieces` on each SM.
+double inFlightAt(int64_t pieces) {
+  return double(pieces) * kPiece * kSms;
+}
+
+/// Reads costs one after another; the first that is missing ends it.
+class Reader {
+public:
+  explicit Reader(const costs::CostTable &table) : table(table) {}
+
+  double operator()(const std::string &name) {
+    if (missing)
+      return 1;
+    Expected<double> value = table.value(name);
+    if (value)
+      return *value;
+    missing = value.takeError();
+    return 1;
+  }
+  /// The first that was missing.
+  Error take() {
+    Error error = Error::success();
+    std::swap(error, missing);
+    return error;
+  }
+  ~Reader() { llvm::consumeError(std::move(missing)); }
+
+private:
+  const costs::CostTable &table;
+  Error missing = Error::success();
+};
+
+} // namespace
+
+static void readMemory(Reader &read, Costs &costs) {
+  costs.latency = read("restart.alone.piece128.first");
+  costs.smRate = kPiece / (read("restart.alone.piece16384.first") - costs.latency);
+  for (int64_t window : {2, 3, 4, 6, 8, 12})
+    costs.capacity.add(inFlightAt(window),
+                       read(formatv("hbm.read.sms128.piece16k.window{0}", window)));
+  costs.issue = (read("restart.experts.burst12.issue") - read("restart.experts.burst2.issue")) / 10;
+  for (int64_t window : {2, 4})
+    costs.pollSlowdown.add(inFlightAt(window),
+                           std::min(read(formatv("hop.4k.emitted_rows1.window{0}.stream", window)) /
+                                        read(formatv("hbm.read.sms128.piece16k.window{0}", window)),
+                                    1.0));
+}
+
+static void readUnits(Reader &read, Costs &costs) {
+  costs.codeScale = read("clock.idle") / read("clock.streaming");
+  costs.handover = costs.codeScale * read("mbarrier.signal_to_wait");
+  costs.barrier = costs.codeScale * read("barrier.consumers");
+  // A piece's wait and release are what the ring's edges add to its product.
+  costs.product = costs.codeScale * kPiece / read("drain.gemv.16k.bare");
+  costs.wait = costs.signal =
+      (costs.codeScale * kPiece / read("drain.gemv.16k") - costs.product) / 2;
+  costs.productPerStep = // four steps less three
+      costs.product - costs.codeScale * 0.75 * kPiece / read("drain.gemv.8x768.bare");
+  costs.normPerColumn = costs.codeScale * (read("norm.4096") - read("norm.2048")) / 2048;
+  for (int64_t experts : {64, 128, 256, 512})
+    costs.topK[experts] = read(formatv("topk.{0}", experts));
+}
+
+static void readParts(Reader &read, const costs::CostTable &table, Costs &costs) {
+  for (const costs::Cost &cost : table.costs)
+    if (StringRef name = cost.name; name.consume_front("part.") && cost.measured)
+      costs.parts[name.str()] = cost.measured->value;
+  // Those that every simulation may need.
+  for (int64_t rows : kPartRows)
+    for (StringRef part : {"norm", "select", "group", "first", "three", "store", "chunks", "words",
+                           "residual", "glu", "down", "combine", "entry", "again"})
+      for (StringRef heat : {"", ".near", ".far"})
+        read(formatv("part.rows{0}.{1}{2}", rows, part, heat));
+  for (int64_t rows : {1, 8})
+    for (StringRef part : {"merge.splits", "attention.pieces0.prepare", "attention.pieces0.begin",
+                           "attention.pieces8.pieces", "attention.pieces32.pieces",
+                           "attention.pieces8.finish", "attention.pieces8.publish",
+                           "attention.new.begin", "attention.new.finish", "attention.new.append"})
+      for (StringRef heat : {"", ".near", ".far"})
+        read(formatv("part.rows{0}.{1}{2}", rows, part, heat));
+}
+
+static void readExchanges(Reader &read, Costs &costs) {
+  const double oneWay = read("word.one_way");
+  for (int64_t rows : kPartRows) {
+    // What a hop of the calibration is besides: product, chunks to the epilogue, words published,
+    // the meeting before they are polled.
+    const double rest = (costs.product + costs.handover + costs.barrier) / costs.codeScale +
+                        read(formatv("part.rows{0}.store", rows)) +
+                        read(formatv("part.rows{0}.chunks", rows)) +
+                        read(formatv("part.rows{0}.words", rows));
+    for (int64_t kilobytes : {4, 8})
+      for (int64_t window : {0, 2, 4})
+        costs.arrival[rows][1024 * kilobytes].add(
+            inFlightAt(window), std::max(1000 * read(formatv("hop.{0}k.emitted_rows{1}.window{2}",
+                                                             kilobytes, rows, window)) -
+                                             rest,
+                                         oneWay));
+  }
+  // One row is three loads a lane, two rows are six at once.
+  for (int64_t window : {0, 2, 4}) {
+    const double three = read(formatv("sweep.rows1.window{0}", window));
+    const double six = read(formatv("sweep.rows2.window{0}", window));
+    costs.look.add(inFlightAt(window), three);
+    costs.lookMore.add(inFlightAt(window), std::max(six - three, 0.0) / 3);
+    // Measured alone; as much dearer beside a stream as other looks.
+    costs.epochMore.add(inFlightAt(window), 1000 * (read("merge.32x11") - read("merge.32x6")) / 5 *
+                                                three / read("sweep.rows1.window0"));
+  }
+}
+
+static void readLaunches(Reader &read, Costs &costs) {
+  costs.setUp = read("boundary.stream.pieces8.set_up");
+  costs.gap = read("boundary.stream.pieces8.gap");
+  costs.launchWait = read("boundary.stream.pieces8.wait");
+}
+
+Expected<Costs> Costs::of(const costs::CostTable &table) {
+  Costs costs;
+  Reader read(table);
+  readMemory(read, costs);
+  readUnits(read, costs);
+  readParts(read, table, costs);
+  readExchanges(read, costs);
+  readLaunches(read, costs);
+  if (Error missing = read.take())
+    return missing;
+  return costs;
+}
+
+/// The value at `key` between the nearest keys, which has(key) tells.
+template <class Get> static double between(int64_t key, llvm::ArrayRef<int64_t> keys, Get get) {
+  int64_t below = keys.front(), above = keys.back();
+  for (int64_t k : keys) {
+    if (k <= key)
+      below = std::max(below, k);
+    if (k >= key)
+      above = std::min(above, k);
+  }
+  if (key <= keys.front())
+    return get(keys.front());
+  if (below >= above)
+    return get(below);
+  const double low = get(below), high = get(above);
+  return low + (high - low) * double(key - below) / double(above - below);
+}
+
+double Costs::part(StringRef name, int64_t rows, Heat heat) const {
+  static constexpr const char *kSuffixes[] = {"", ".near", ".far"};
+  auto find = [&](int64_t at) {
+    auto it = parts.find(formatv("rows{0}.{1}{2}", at, name, kSuffixes[size_t(heat)]).str());
+    return it == parts.end() ? std::optional<double>() : it->second;
+  };
+  std::vector<int64_t> known;
+  for (int64_t at : kPartRows)
+    if (find(at))
+      known.push_back(at);
+  if (known.empty())
+    return 0;
+  return codeScale * between(rows, known, [&](int64_t at) { return *find(at); });
+}
+
+double Costs::arrivalOf(int64_t rows, int64_t bytes, double inFlight) const {
+  std::vector<int64_t> known;
+  for (const auto &[at, sizes] : arrival)
+    known.push_back(at);
+  if (known.empty())
+    return 0;
+  return between(rows, known, [&](int64_t at) {
+    const auto &sizes = arrival.at(at);
+    std::vector<int64_t> widths;
+    for (const auto &[width, curve] : sizes)
+      widths.push_back(width);
+    return between(bytes, widths, [&](int64_t width) { return sizes.at(width).at(inFlight); });
+  });
+}
+
+double Costs::sweepOf(int64_t bytes, int64_t batch, double inFlight, bool epochs) const {
+  const int64_t loads = llvm::divideCeil(bytes, 16 * 32); // of a lane
+  const double look_ = look.at(inFlight), more = (epochs ? epochMore : lookMore).at(inFlight);
+  auto batchOf = [&](int64_t count) { return std::max(look_ + more * double(count - 3), 0.0); };
+  return double(loads / batch) * batchOf(batch) + (loads % batch ? batchOf(loads % batch) : 0);
+}
+
+} // namespace megalith::simulate

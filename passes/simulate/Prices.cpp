@@ -1,0 +1,176 @@
+//===- Prices.cpp - What a step of a role region costs --------------------===//
+
+#include "passes/simulate/Prices.h"
+
+#include "llvm/ADT/StringSwitch.h"
+
+using namespace mlir;
+using namespace megalith::task;
+
+namespace megalith::simulate {
+
+/// "gemv_block" of "gemv_block<o_proj, ring>".
+static StringRef functionOf(StringRef callee) {
+  return callee.take_until([](char c) { return c == '<'; });
+}
+
+static int64_t configInt(StageOp stage, StringRef key, int64_t otherwise) {
+  auto value = stage.getConfig().getAs<IntegerAttr>(key);
+  return value ? value.getInt() : otherwise;
+}
+
+/// k16 steps of a chunk in one block (docs/kernel-contract.md section 1).
+static int64_t blockSteps(int64_t k) {
+  const int64_t chunk = llvm::divideCeil(llvm::divideCeil(k, 8), 16);
+  return chunk % 4 == 0 ? 4 : chunk % 3 == 0 ? 3 : chunk % 2 == 0 ? 2 : 1;
+}
+
+/// One part of the table, warm and first.
+static Price partPrice(const Costs &costs, StringRef part, int64_t rows, Heat heat,
+                       double factor = 1, double extra = 0) {
+  return {.warm = factor * costs.part(part, rows) + extra,
+          .first = factor * costs.part(part, rows, heat) + extra};
+}
+
+static Price operator-(const Price &a, double b) {
+  return {std::max(a.warm - b, 0.0), std::max(a.first - b, 0.0), a.meets};
+}
+
+/// The product of one piece: a stage's first has its code to fetch.
+static Price productPrice(const Costs &costs, int64_t rows, int64_t steps, Heat heat) {
+  // The parts have rows and heat; the rate, measured without looks at the clock, the time.
+  const double one = costs.part("three", 1);
+  const double warm = costs.product * (one > 0 ? costs.part("three", rows) / one : 1);
+  const double cold = costs.part("first", rows, heat) - costs.part("first", rows);
+  return Price{warm, warm + std::max(cold, 0.0)} - costs.productPerStep * double(4 - steps);
+}
+
+/// A warp's own piece of attention: eight warps with pieces of their own each, less what passing
+/// the others costs.
+static Price piecePrice(const Costs &costs, int64_t rows, Heat heat) {
+  const double passing = 8 * (costs.wait + costs.signal);
+  const double warm = (costs.part("attention.pieces32.pieces", rows) -
+                       costs.part("attention.pieces8.pieces", rows)) /
+                          3 -
+                      passing;
+  const double first = costs.part("attention.pieces8.pieces", rows, heat) - passing;
+  return {std::max(warm, 0.0), std::max(first, std::max(warm, 0.0))};
+}
+
+Prices::Prices(const verify::Program &program, const Costs &costs, Heat heat)
+    : rows(task::KernelOp(program.kernel).getRows()) {
+  for (int role = 0; role < verify::kRoles; ++role) {
+    StageOp stage;
+    for (const verify::Instr &instr : program.code[role]) {
+      if (instr.kind == verify::Instr::Stage)
+        stage = cast<StageOp>(instr.op);
+      prices[role].push_back(instr.kind == verify::Instr::Compute ? price(instr, stage, costs, heat)
+                                                                  : Entry{});
+    }
+  }
+}
+
+Prices::Entry Prices::price(const verify::Instr &instr, StageOp stage, const Costs &costs,
+                            Heat heat) {
+  const StringRef name = functionOf(cast<ComputeOp>(instr.op).getCallee());
+  auto part = [&](StringRef which, double factor = 1, double extra = 0) {
+    const Price price = partPrice(costs, which, rows, heat, factor, extra);
+    return Entry{price, price};
+  };
+  auto meeting = [](Entry entry) {
+    entry.usual.meets = entry.fresh.meets = true;
+    return entry;
+  };
+  const int64_t k = configInt(stage, "k", 2048);
+  if (name == "gemv_block") {
+    const Price price = productPrice(costs, rows, blockSteps(k), heat);
+    return {price, price};
+  }
+  if (name == "store_part") { // its own acquire and signal are steps too
+    const Price price = partPrice(costs, "store", rows, heat) - (costs.wait + costs.signal);
+    return {price, price};
+  }
+  if (name == "rms_norm")
+    return meeting(part("norm", 1, costs.normPerColumn * double((k - 2048) * rows)));
+  if (name == "select_experts") {
+    Curve byExperts;
+    for (const auto &[experts, ns] : costs.topK)
+      byExperts.add(double(experts), ns);
+    const double all = byExperts.at(128);
+    const double factor =
+        all > 0 ? byExperts.at(double(configInt(stage, "experts", 128))) / all : 1;
+    Entry entry = part("select", factor * double(k) / 8);
+    entry.byRow = true;
+    return entry;
+  }
+  if (name == "group_experts")
+    return meeting(part("group"));
+  if (name == "active_expert") { // half of the entry's cost; gathering the column the other
+    const Price price{
+        0.5 * std::max(costs.part("entry", rows) - costs.part("again", rows), 0.0),
+        0.5 * std::max(costs.part("entry", rows, heat) - costs.part("again", rows, heat), 0.0)};
+    return {price, price};
+  }
+  if (name == "gathered_column") {
+    const Price price{
+        0.5 * std::max(costs.part("entry", rows) - costs.part("again", rows), 0.0),
+        0.5 * std::max(costs.part("entry", rows, heat) - costs.part("again", rows, heat), 0.0)};
+    return {price, price};
+  }
+  if (name == "attention_prepare")
+    return meeting(part("attention.pieces0.prepare"));
+  if (name == "attention_begin") {
+    Entry entry = part("attention.pieces0.begin");
+    entry.fresh = partPrice(costs, "attention.new.begin", rows, heat);
+    return meeting(entry);
+  }
+  if (name == "attention_piece") {
+    Entry entry{piecePrice(costs, rows, heat), piecePrice(costs, rows, heat)};
+    entry.piece = true;
+    return entry;
+  }
+  if (name == "attention_tail") // with attention_finish
+    return {};
+  if (name == "attention_finish") {
+    Entry entry = part("attention.pieces8.finish");
+    entry.fresh = partPrice(costs, "attention.new.finish", rows, heat);
+    return meeting(entry);
+  }
+  if (name == "publish_partials")
+    return part("attention.pieces8.publish");
+  if (name == "attention_append") {
+    Entry entry;
+    entry.fresh = partPrice(costs, "attention.new.append", rows, heat);
+    return entry;
+  }
+  if (name == "merge_splits") {
+    // 32 channels at the first of the table's shapes, 128 at the other.
+    const double channels =
+        double(configInt(stage, "head_dim", 128)) / double(configInt(stage, "merge_parts", 1));
+    Curve warm, first;
+    for (const auto &[width, shape] : {std::pair(32.0, 1), std::pair(128.0, 8)}) {
+      warm.add(width, costs.part("merge.splits", shape));
+      first.add(width, costs.part("merge.splits", shape, heat));
+    }
+    const Price price{warm.at(channels), first.at(channels)};
+    return {price, price};
+  }
+  const StringRef part_ =
+      llvm::StringSwitch<StringRef>(name)
+          .Case("sum_chunks", "chunks")
+          .Cases({"epilogue_words", "epilogue_logits", "epilogue_head", "epilogue_store_bf16"},
+                 "words")
+          .Case("epilogue_residual", "residual")
+          .Case("epilogue_glu", "glu")
+          .Case("epilogue_down", "down")
+          .Case("combine", "combine")
+          .Default("");
+  if (!part_.empty())
+    return part(part_);
+  // Loads whose result is waited for later, and a few stores.
+  if (name != "load_gains" && name != "clear_words")
+    unknownNames.insert(name.str());
+  return {};
+}
+
+} // namespace megalith::simulate

@@ -1,0 +1,57 @@
+//===- Simulate.h - What a plan's launches will take -------------*- C++ -*-===//
+//
+// Plays role regions by a target's costs: every warp of every SM steps through its role's code,
+// waits for the edges that it waits for there, copies through one HBM, polls words that other SMs
+// store. See README.md for what is modelled and what is not.
+//
+//===----------------------------------------------------------------------===//
+#ifndef MEGALITH_PASSES_SIMULATE_SIMULATE_H
+#define MEGALITH_PASSES_SIMULATE_SIMULATE_H
+
+#include "passes/simulate/Costs.h"
+#include "passes/simulate/Workload.h"
+
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace megalith::simulate {
+
+// Times are nanoseconds from the first CTA's begin. As kernels record them
+// (codegen/device/trace.cuh).
+
+/// A warp's part of a stage.
+struct WarpStage {
+  int64_t stage = 0; ///< among the kernel's
+  double begin = 0, end = 0;
+  double waited = 0, stalled = 0;
+  std::optional<double> ready, first, last;
+};
+
+struct WarpTimes {
+  int64_t sm = 0, warp = 0; ///< 0 producer, 1 poller, 2..9 consumers, 10 epilogue
+  double begin = 0, end = 0;
+  std::vector<WarpStage> stages;
+};
+
+struct LaunchTimes {
+  std::vector<WarpTimes> warps; ///< of roles that do something, by SM, then warp
+  double begin = 0, end = 0;    ///< of its first and last CTA
+};
+
+struct Timeline {
+  std::vector<LaunchTimes> launches;
+  std::set<std::string> unknown; ///< device functions without a cost, taken to take no time
+  int64_t events = 0;
+};
+
+/// Kernels at role level, launched one after the other with programmatic overlap, the words that
+/// the first takes from a launch before all there. The error names the SM, role and op that waits
+/// for ever, or what does not fit.
+llvm::Expected<Timeline> simulate(llvm::ArrayRef<task::KernelOp> launches, const Costs &costs,
+                                  const StepShape &shape, Heat heat = Heat::Near);
+
+} // namespace megalith::simulate
+
+#endif // MEGALITH_PASSES_SIMULATE_SIMULATE_H

@@ -1,0 +1,102 @@
+//===- Workload.cpp - The dynamic facts of a simulated step ---------------===//
+
+#include "passes/simulate/Workload.h"
+
+#include "codegen/device/tiles.cuh"
+
+#include "llvm/Support/FormatVariadic.h"
+
+#include <map>
+#include <random>
+
+using namespace mlir;
+using namespace megalith::task;
+
+namespace megalith::simulate {
+
+static std::optional<int64_t> configInt(StageOp stage, StringRef key) {
+  auto value = stage.getConfig().getAs<IntegerAttr>(key);
+  return value ? std::optional(value.getInt()) : std::nullopt;
+}
+
+/// The tiles of all sequences, dealt to SMs as codegen/device/tiles.cuh does.
+static void addTiles(KernelOp kernel, StageOp stage, const StepShape &shape, Facts &facts) {
+  const int64_t sms = kernel.getSms(), stride = llvm::divideCeil(sms, kernel.getRows());
+  facts.kvHeads = configInt(stage, "kv_heads").value_or(1);
+  facts.qHeads = configInt(stage, "q_heads").value_or(1);
+  facts.headDim = configInt(stage, "head_dim").value_or(64);
+  facts.mergeParts = configInt(stage, "merge_parts").value_or(1);
+  facts.pieceUnits = 2 * 64 * facts.headDim <= 16384 ? 2 : 1;
+  facts.tiles.resize(size_t(sms));
+  for (size_t s = 0; s < shape.contexts.size(); ++s) {
+    const SequenceEntry sequence = {int32_t(s), 1, int32_t(shape.contexts[s])};
+    const int64_t splits = split_count(sequence_keys(sequence));
+    facts.splits.push_back(splits);
+    // An SM has its tiles of a sequence before those of the next.
+    for (int64_t u = 0; u < splits * facts.kvHeads; ++u) {
+      const AttentionTile tile =
+          attention_tile(sequence, int(s), int(u % facts.kvHeads), int(u / facts.kvHeads));
+      facts.tiles[size_t((u + int64_t(s) * stride) % sms)].push_back(
+          {int64_t(s), tile.kv_head, tile.full_units, tile.first_new() < tile.end});
+    }
+  }
+}
+
+static void addEntries(StageOp stage, const StepShape &shape, uint64_t number, Facts &facts) {
+  const int64_t experts = configInt(stage, "experts").value_or(1);
+  const int64_t k = std::min(configInt(stage, "k").value_or(1), experts);
+  std::mt19937_64 random(shape.seed * 0x9E3779B97F4A7C15ull + number);
+  std::map<int64_t, int64_t> pairs;
+  for (size_t row = 0; row < shape.contexts.size(); ++row) {
+    std::vector<int64_t> all(static_cast<size_t>(experts));
+    for (size_t e = 0; e < all.size(); ++e)
+      all[e] = int64_t(e);
+    for (int64_t slot = 0; slot < k; ++slot) { // the first k of a shuffle
+      std::swap(all[size_t(slot)], all[size_t(slot) + random() % (all.size() - size_t(slot))]);
+      ++pairs[all[size_t(slot)]];
+    }
+  }
+  for (const auto &[expert, count] : pairs)
+    facts.entries.push_back({expert, count});
+}
+
+std::optional<int64_t> Facts::symbol(llvm::StringRef name, int64_t sm, int64_t tile) const {
+  if (name == "active")
+    return int64_t(entries.size());
+  if (tiles.empty())
+    return std::nullopt;
+  const std::vector<Tile> &own = tiles[size_t(sm)];
+  if (name == "attention_tiles")
+    return int64_t(own.size());
+  if (name == "full_pieces")
+    return tile < int64_t(own.size()) ? llvm::divideCeil(own[size_t(tile)].fullUnits, pieceUnits)
+                                      : 0;
+  return std::nullopt;
+}
+
+llvm::Expected<Facts> factsOf(KernelOp kernel, const StepShape &shape, uint64_t number) {
+  if (shape.contexts.empty() || int64_t(shape.contexts.size()) > int64_t(kernel.getRows()))
+    return llvm::createStringError(
+        llvm::formatv("expected 1 to {0} sequences, the rows of kernel @{1}, but got {2}",
+                      kernel.getRows(), kernel.getSymName(), shape.contexts.size())
+            .str());
+  Facts facts;
+  for (StageOp stage : kernel.getOps<StageOp>()) {
+    if (stage.getKind() == StageKind::Attention) {
+      if (auto most = configInt(stage, "max_positions"))
+        for (int64_t context : shape.contexts)
+          if (context < 0 || context >= *most)
+            return llvm::createStringError(
+                llvm::formatv("expected contexts of 0 to {0} positions, which kernel @{1} has "
+                              "pages for, but got {2}",
+                              *most - 1, kernel.getSymName(), context)
+                    .str());
+      addTiles(kernel, stage, shape, facts);
+    }
+    if (stage.getKind() == StageKind::TopK && facts.entries.empty())
+      addEntries(stage, shape, number, facts);
+  }
+  return facts;
+}
+
+} // namespace megalith::simulate

@@ -1,0 +1,56 @@
+//===- Workload.h - The dynamic facts of a simulated step --------*- C++ -*-===//
+//
+// What role regions take from the step descriptor and from routing: which attention tiles an SM
+// has, how many pieces of keys and values each, and which experts are active with how many pairs.
+//
+//===----------------------------------------------------------------------===//
+#ifndef MEGALITH_PASSES_SIMULATE_WORKLOAD_H
+#define MEGALITH_PASSES_SIMULATE_WORKLOAD_H
+
+#include "ir/task/Task.h"
+
+#include "llvm/Support/Error.h"
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace megalith::simulate {
+
+/// What a step decodes: a sequence of one row for each entry, with that many positions in its
+/// pages. Rows choose experts by `seed`, each distinct ones, others in every layer.
+struct StepShape {
+  std::vector<int64_t> contexts;
+  uint64_t seed = 1;
+};
+
+/// An attention tile of an SM.
+struct Tile {
+  int64_t sequence = 0, kvHead = 0;
+  int64_t fullUnits = 0; ///< of 16 positions, through the ring
+  bool isNew = false;    ///< it has the step's new position
+};
+
+/// An active expert, in the order of the routing table.
+struct Entry {
+  int64_t expert = 0, pairs = 0;
+};
+
+/// The values of one launch of one kernel.
+struct Facts {
+  std::vector<std::vector<Tile>> tiles; ///< by SM; empty where the kernel has no attention
+  std::vector<int64_t> splits;          ///< tiles of each sequence and KV head, by sequence
+  int64_t kvHeads = 1, qHeads = 1, mergeParts = 1, headDim = 0;
+  int64_t pieceUnits = 1; ///< units of a ring piece
+  std::vector<Entry> entries;
+
+  /// Of the symbol; nothing if it is none of those known. `tile`: index among the SM's.
+  std::optional<int64_t> symbol(llvm::StringRef name, int64_t sm, int64_t tile) const;
+};
+
+/// The facts of the `number`-th launch. The error says what of the shape does not fit the kernel.
+llvm::Expected<Facts> factsOf(task::KernelOp kernel, const StepShape &shape, uint64_t number);
+
+} // namespace megalith::simulate
+
+#endif // MEGALITH_PASSES_SIMULATE_WORKLOAD_H

@@ -1,0 +1,214 @@
+//===- Simulate.cpp - megalith simulate -------------------------------------===//
+
+#include "passes/simulate/Simulate.h"
+#include "codegen/PlanBuilder.h"
+#include "passes/costs/Builtin.h"
+#include "tools/megalith-opt/Registration.h"
+#include "tools/megalith/Commands.h"
+#include "tools/megalith/Compilation.h"
+#include "tools/megalith/Files.h"
+#include "tools/megalith/Verification.h"
+#include "tools/trace/Export.h"
+#include "tools/trace/Path.h"
+
+#include "llvm/ADT/SmallString.h"
+#include "llvm/Support/Path.h"
+
+#include <chrono>
+
+using namespace llvm;
+
+namespace megalith::cli {
+
+/// Code that an SM's instruction caches hold; beyond it each stage finds its code gone.
+static constexpr int64_t kCodeCache = 128 * 1024;
+
+/// An artifact: its plan, and the kernels that it was printed from.
+struct SimulatedPlan {
+  mlir::MLIRContext context;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  runtime::Plan plan;
+  std::map<std::string, task::KernelOp> kernels;
+
+  explicit SimulatedPlan(const mlir::DialectRegistry &registry) : context(registry) {}
+};
+
+static Error load(StringRef folder, SimulatedPlan &out) {
+  SmallString<128> planFile(folder), kernelsFile(folder);
+  sys::path::append(planFile, "plan.json");
+  sys::path::append(kernelsFile, kKernelsFile);
+  Expected<std::string> planText = readText(
+      planFile, "the folder of an artifact, <target>/rows<n> of megalith compile's output");
+  if (!planText)
+    return planText.takeError();
+  Expected<runtime::Plan> plan = runtime::parsePlan(*planText, planFile);
+  if (!plan)
+    return with(Exit::Input, plan.takeError());
+  out.plan = std::move(*plan);
+  if (out.plan.loopingKernel())
+    return failure(Exit::Input,
+                   "{0}: expected a plan with a launch a layer or a stage but got one of "
+                   "--scope=step; give that of --scope=layer",
+                   folder);
+  Expected<std::string> text = readText(kernelsFile, "the artifact's kernels");
+  if (!text)
+    return text.takeError();
+  auto module = parseKernels(out.context, *text, kernelsFile);
+  if (!module)
+    return module.takeError();
+  out.module = std::move(*module);
+  SmallVector<task::KernelOp> all(out.module->getOps<task::KernelOp>());
+  for (task::KernelOp kernel : all)
+    out.kernels[kernel.getSymName().str()] = kernel;
+  for (runtime::Kernel &kernel : out.plan.kernels)
+    if (auto found = out.kernels.find(kernel.name); found != out.kernels.end())
+      kernel.trace = traceLayoutOf(all, found->second);
+  for (const runtime::Launch &launch : out.plan.launches)
+    if (!out.kernels.count(launch.kernel))
+      return failure(Exit::Input,
+                     "{0}: expected the kernel '{1}' that the plan launches but it is not there; "
+                     "compile again",
+                     kernelsFile, launch.kernel);
+  return Error::success();
+}
+
+/// Launches [first, first + count) of the plan: whole layers in its middle, where a layer's
+/// launches repeat; all of a short one.
+static std::pair<int64_t, int64_t> middleLaunches(const runtime::Plan &plan, int64_t layers) {
+  const std::vector<runtime::LaunchGroup> groups = plan.groups();
+  const auto count = int64_t(groups.size());
+  // The first group is before layer 0, the last one has the head.
+  const int64_t usable = std::max<int64_t>(count - 2, 1);
+  const int64_t taken = std::min(layers, usable);
+  const int64_t from = count > 2 ? 1 + (usable - taken) / 2 : 0;
+  const int64_t first = groups[size_t(from)].first;
+  return {first, groups[size_t(std::min(from + taken, count) - 1)].last() + 1 - first};
+}
+
+static runtime::Trace traceOf(const simulate::Timeline &timeline, int64_t first, size_t skipped) {
+  runtime::Trace trace;
+  for (size_t i = skipped; i < timeline.launches.size(); ++i) {
+    runtime::LaunchTrace &launch = trace.launches.emplace_back();
+    launch.launch = first + int64_t(i);
+    launch.number = uint64_t(i);
+    for (const simulate::WarpTimes &warp : timeline.launches[i].warps) {
+      runtime::WarpTrace &out = launch.warps.emplace_back(
+          runtime::WarpTrace{warp.sm, warp.warp, warp.begin, warp.end, {}});
+      for (const simulate::WarpStage &stage : warp.stages)
+        out.stages.push_back({stage.stage, stage.begin, stage.end, stage.waited, stage.stalled,
+                              stage.ready, stage.first, stage.last});
+    }
+  }
+  trace.timerStep = 0;
+  return trace;
+}
+
+static Expected<costs::CostTable> costTable(const Arguments &arguments, StringRef target) {
+  if (!arguments.has("costs")) {
+    auto table = costs::builtinCostTable(target);
+    return table ? std::move(table) : with(Exit::Input, table.takeError());
+  }
+  auto table = costs::readCostTable(arguments.text("costs").str());
+  if (!table)
+    return with(Exit::Input, table.takeError());
+  if (table->target != target)
+    return failure(Exit::Input, "--costs: expected a table of {0}, the plan's target, but got {1}",
+                   target, table->target);
+  return table;
+}
+
+static Error runSimulate(const Arguments &arguments) {
+  mlir::DialectRegistry registry;
+  registerDialects(registry);
+  SimulatedPlan simulated(registry);
+  if (Error error = load(arguments.positional(), simulated))
+    return error;
+  const runtime::Plan &plan = simulated.plan;
+  Expected<std::vector<int64_t>> contexts = arguments.integers("context", 0, int64_t{1} << 24);
+  if (!contexts)
+    return contexts.takeError();
+  if (contexts->empty())
+    contexts->push_back(8192);
+  if (contexts->size() != 1 && int64_t(contexts->size()) != plan.rows)
+    return failure(Exit::CommandLine,
+                   "--context: expected one number or {0}, a row's each, but "
+                   "got {1}",
+                   plan.rows, contexts->size());
+  contexts->resize(size_t(plan.rows), contexts->front());
+  Expected<int64_t> seed = arguments.integer("seed", 0, int64_t{1} << 32, 1);
+  if (!seed)
+    return seed.takeError();
+  Expected<int64_t> layers = arguments.integer("layers", 1, 32, 4);
+  if (!layers)
+    return layers.takeError();
+  Expected<costs::CostTable> table = costTable(arguments, plan.target);
+  if (!table)
+    return table.takeError();
+  Expected<simulate::Costs> costs = simulate::Costs::of(*table);
+  if (!costs)
+    return with(Exit::Input, costs.takeError());
+
+  // One layer more, which finds nothing of a layer before it.
+  const auto [first, count] = middleLaunches(plan, *layers + 1);
+  SmallVector<task::KernelOp> launches;
+  int64_t code = 0;
+  for (int64_t i = first; i < first + count; ++i) {
+    const std::string &name = plan.launches[size_t(i)].kernel;
+    launches.push_back(simulated.kernels.at(name));
+    if (const auto &resources = plan.kernel(name)->resources)
+      code = std::max(code, resources->codeBytes);
+  }
+  const simulate::Heat heat = code > kCodeCache ? simulate::Heat::Far : simulate::Heat::Near;
+  const auto begin = std::chrono::steady_clock::now();
+  auto timeline = simulate::simulate(launches, *costs, {*contexts, uint64_t(*seed)}, heat);
+  if (!timeline)
+    return with(Exit::Input, timeline.takeError());
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+
+  const auto skipped = size_t(std::min<int64_t>(count - 1, count / (*layers + 1)));
+  const runtime::Trace trace = traceOf(*timeline, first, skipped);
+  const trace::Summary summary = trace::summarise(plan, trace);
+  std::string text =
+      formatv("predicted: {0}, rows {1}, {2} positions, seed {3}, by the costs of {4}\n",
+              plan.model, plan.rows, contexts->front(), *seed, table->device)
+          .str();
+  text += trace::table(trace, summary);
+  if (const auto path = trace::criticalPath(plan, trace))
+    text += "\n" + trace::table(*path);
+  if (!timeline->unknown.empty()) {
+    text += "\nno cost is known for, so taken to take no time:";
+    for (const std::string &name : timeline->unknown)
+      text += " " + name;
+    text += "\n";
+  }
+  if (arguments.has("timing"))
+    text +=
+        formatv("\n{0} launches, {1} events in {2:F2} s\n", count, timeline->events, took.count());
+  if (arguments.has("json"))
+    if (Error error = writeText(arguments.text("json"),
+                                trace::toJson(plan, trace, summary, trace::Source::Predicted)))
+      return error;
+  if (arguments.has("perfetto"))
+    if (Error error = writeText(arguments.text("perfetto"), trace::toPerfetto(plan, trace)))
+      return error;
+  return writeText("", text);
+}
+
+static constexpr Option kOptions[] = {
+    {"context", "<n>", "positions in the pages, one for all rows or by commas each row's (8192)"},
+    {"seed", "<n>", "of the experts that rows choose (1)"},
+    {"layers", "<n>", "layers in a row, after one that only fills the pipeline (4)"},
+    {"costs", "<file>", "a table by megalith calibrate (the one of the plan's target)"},
+    {"json", "<file>", "the timeline, as docs/trace-json.md says"},
+    {"perfetto", "<file>", "the same for ui.perfetto.dev"},
+    {"timing", "", "how long the simulation itself took"},
+};
+
+const Command kSimulate = {
+    {"simulate", "predict how long a plan's layers take, and why", "<folder>",
+     "<target>/rows<n> of megalith compile's output", kOptions,
+     "megalith simulate out/sm_90a/rows1 --context 8192"},
+    runSimulate,
+};
+
+} // namespace megalith::cli
