@@ -35,6 +35,9 @@ namespace megalith::moe {
 /// nothing or something else (which verified IR does not).
 WeightOp lookupWeight(mlir::Operation *from, mlir::FlatSymbolRefAttr ref);
 
+/// On a module whose functions are those of one of several ranks (`moe-shard`): how many, i64.
+inline constexpr llvm::StringLiteral kRanksAttr = "megalith.ranks";
+
 } // namespace megalith::moe
 
 #endif // MEGALITH_IR_MOE_MOE_H

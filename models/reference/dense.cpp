@@ -31,16 +31,20 @@ float inPrecision(float value, WeightPrecision precision) {
   return high + models::r16(value - high); // at most 24 bits: exact
 }
 
-/// One row of a weight in the arithmetic type. `scratch` holds at least view.columns floats.
+/// One row of a weight in the arithmetic type, without its global factor. `scratch` is for reuse.
 template <class T>
 void readRow(const WeightView &view, int64_t row, const Context &context,
              std::vector<float> &scratch, T *out) {
-  scratch.resize(size_t(view.columns));
-  view.tensor->row(view.firstRow + row, std::span<float>(scratch));
+  scratch.resize(size_t(view.tensorColumns ? view.tensorColumns : view.columns));
+  if (view.blocks)
+    view.blocks->unscaledRow(view.firstRow + row, scratch);
+  else
+    view.tensor->row(view.firstRow + row, std::span<float>(scratch));
+  const float *from = scratch.data() + view.firstColumn;
   const bool contract = context.precision == Precision::Contract;
   const bool round = contract && view.element == Element::Bf16;
   for (int64_t i = 0; i < view.columns; ++i)
-    out[i] = T(round ? models::r16(scratch[size_t(i)]) : scratch[size_t(i)]);
+    out[i] = T(round ? models::r16(from[i]) : from[i]);
   if (contract && view.precision != WeightPrecision::AsStored)
     for (int64_t i = 0; i < view.columns; ++i)
       out[i] = T(inPrecision(float(out[i]), view.precision));
@@ -50,24 +54,42 @@ template <class T> std::vector<T> toArithmetic(std::span<const double> values) {
   return std::vector<T>(values.begin(), values.end());
 }
 
-/// One group of channels, in place of the formulas in NormRule.
+/// x * weight as an input-scaled norm rounds it.
+template <class T>
+void scaleInput(std::vector<T> &x, std::span<const T> weight, const NormRule &rule,
+                const Context &context) {
+  if (rule.kind == NormRule::Kind::RmsInputScaled && !weight.empty())
+    for (size_t i = 0; i < x.size(); ++i)
+      x[i] = T(context.store(double(x[i] * weight[i]), rule.scaledAs));
+}
+
+/// The gain in the arithmetic type, as the rule has it.
+template <class T>
+std::vector<T> gainOf(std::span<const double> weight, const NormRule &rule,
+                      const Context &context) {
+  std::vector<T> gain = toArithmetic<T>(rule.ignoreWeight ? std::span<const double>() : weight);
+  if (rule.onePlus)
+    for (T &value : gain)
+      value = T(context.store(double(T(1) + value), Element::Bf16));
+  return gain;
+}
+
+/// One group of channels, in place of the formulas in NormRule. `given`: its mean square, or null.
 template <class T>
 void normGroup(std::span<const double> in, const NormRule &rule, std::span<const T> weight,
                std::span<const T> bias, Element element, const Context &context,
-               std::span<double> out) {
+               std::span<double> out, const T *given = nullptr) {
   const int64_t n = rule.group;
   std::vector<T> x = toArithmetic<T>(in);
   const bool inputScaled = rule.kind == NormRule::Kind::RmsInputScaled;
-  if (inputScaled && !weight.empty())
-    for (int64_t i = 0; i < n; ++i)
-      x[size_t(i)] = T(context.store(double(x[size_t(i)] * weight[size_t(i)]), rule.scaledAs));
+  scaleInput(x, weight, rule, context);
   if (rule.kind == NormRule::Kind::Layer) {
     const std::vector<T> ones(size_t(n), T(1));
     const T mean = canonicalDot(x.data(), ones.data(), n) / T(n);
     for (T &value : x)
       value -= mean;
   }
-  const T meanSquare = canonicalDot(x.data(), x.data(), n) / T(n);
+  const T meanSquare = given ? *given : canonicalDot(x.data(), x.data(), n) / T(n);
   const T inverse = T(1) / std::sqrt(meanSquare + T(rule.eps));
   for (int64_t i = 0; i < n; ++i) {
     T y = x[size_t(i)] * inverse;
@@ -100,12 +122,16 @@ std::vector<double> readVector(const WeightView &weight, const Context &context)
   return values;
 }
 
-Matrix embed(const WeightView &table, double multiplier, Element element, const Context &context) {
+Matrix embed(const WeightView &table, double multiplier, int64_t firstToken, Element element,
+             const Context &context) {
   Matrix out(context.rows(), table.columns);
   std::vector<float> scratch;
   for (int64_t r : liveRows(context)) {
     std::span<double> row = out.row(r);
-    readRow<double>(table, context.step->rows[size_t(r)].token, context, scratch, row.data());
+    const int64_t index = context.step->rows[size_t(r)].token - firstToken;
+    if (index < 0 || index >= table.rows)
+      continue;
+    readRow<double>(table, index, context, scratch, row.data());
     withArithmetic(context.precision, [&](auto zero) {
       using T = decltype(zero);
       for (double &value : row)
@@ -125,15 +151,110 @@ Matrix norm(const Matrix &x, const NormRule &given, std::span<const double> weig
     return cast(x, element, context);
   withArithmetic(context.precision, [&](auto zero) {
     using T = decltype(zero);
-    std::vector<T> w = toArithmetic<T>(rule.ignoreWeight ? std::span<const double>() : weight);
+    const std::vector<T> w = gainOf<T>(weight, rule, context);
     const std::vector<T> b = toArithmetic<T>(bias);
-    if (rule.onePlus)
-      for (T &value : w)
-        value = T(context.store(double(T(1) + value), Element::Bf16));
     for (int64_t r = 0; r < x.rows; ++r)
       for (int64_t first = 0; first < x.columns; first += rule.group)
         normGroup<T>(x.row(r).subspan(size_t(first), size_t(rule.group)), rule, w, b, element,
                      context, out.row(r).subspan(size_t(first), size_t(rule.group)));
+  });
+  return out;
+}
+
+Matrix squareSums(const Matrix &x, const NormRule &rule, int64_t chunk,
+                  std::span<const double> weight, const Context &context) {
+  Matrix out(x.rows, x.columns / chunk);
+  withArithmetic(context.precision, [&](auto zero) {
+    using T = decltype(zero);
+    const std::vector<T> w = gainOf<T>(weight, rule, context);
+    for (int64_t r = 0; r < x.rows; ++r) {
+      std::vector<T> t = toArithmetic<T>(x.row(r));
+      scaleInput<T>(t, w, rule, context);
+      for (int64_t c = 0; c < out.columns; ++c) {
+        T sum = 0;
+        for (int64_t i = c * chunk; i < (c + 1) * chunk; ++i)
+          sum += t[size_t(i)] * t[size_t(i)];
+        out.at(r, c) = double(sum);
+      }
+    }
+  });
+  return out;
+}
+
+Matrix normWithSums(const Matrix &x, const NormRule &rule, const Matrix &sums, int64_t width,
+                    std::span<const double> weight, Element element, const Context &context) {
+  Matrix out(x.rows, x.columns);
+  withArithmetic(context.precision, [&](auto zero) {
+    using T = decltype(zero);
+    const std::vector<T> w = gainOf<T>(weight, rule, context);
+    for (int64_t r = 0; r < x.rows; ++r) {
+      T sum = T(sums.at(r, 0));
+      for (int64_t c = 1; c < sums.columns; ++c)
+        sum += T(sums.at(r, c));
+      const T meanSquare = sum / T(width);
+      normGroup<T>(x.row(r), rule, w, {}, element, context, out.row(r), &meanSquare);
+    }
+  });
+  return out;
+}
+
+Matrix quantize(const Matrix &x, std::span<const double> globals) {
+  Matrix out(x.rows, x.columns);
+  std::vector<float> row(static_cast<size_t>(x.columns)), coded(row.size());
+  for (int64_t r = 0; r < x.rows; ++r) {
+    std::ranges::copy(x.row(r), row.begin());
+    models::quantizeActivations(row, float(globals[size_t(r)]), coded);
+    std::ranges::copy(coded, out.row(r).begin());
+  }
+  out.rowFactors.assign(globals.begin(), globals.end());
+  return out;
+}
+
+Matrix allGather(std::span<const Matrix *const> ranks) {
+  Matrix out(ranks[0]->rows, ranks[0]->columns * int64_t(ranks.size()));
+  out.rowFactors = ranks[0]->rowFactors; // of whole rows, so the same on every rank
+  for (int64_t r = 0; r < out.rows; ++r)
+    for (size_t rank = 0; rank < ranks.size(); ++rank)
+      std::ranges::copy(ranks[rank]->row(r),
+                        out.row(r).begin() + int64_t(rank) * ranks[0]->columns);
+  return out;
+}
+
+Matrix allReduce(std::span<const Matrix *const> ranks, int64_t partials, Element element,
+                 const Context &context) {
+  const int64_t width = ranks[0]->columns / partials;
+  Matrix out(ranks[0]->rows, width);
+  withArithmetic(context.precision, [&](auto zero) {
+    using T = decltype(zero);
+    for (int64_t r = 0; r < out.rows; ++r)
+      for (int64_t n = 0; n < width; ++n) {
+        T sum = T(ranks[0]->at(r, n));
+        for (int64_t part = 1; part < partials * int64_t(ranks.size()); ++part)
+          sum += T(ranks[size_t(part / partials)]->at(r, part % partials * width + n));
+        out.at(r, n) = context.store(double(sum), element);
+      }
+  });
+  return out;
+}
+
+Matrix partialSums(const Matrix &x, const WeightView &weight, int64_t partials,
+                   const Context &context) {
+  Matrix out(x.rows, partials * weight.rows);
+  const int64_t chunk = weight.columns / partials;
+  withArithmetic(context.precision, [&](auto zero) {
+    using T = decltype(zero);
+    std::vector<float> scratch;
+    std::vector<T> w(static_cast<size_t>(weight.columns));
+    for (int64_t n = 0; n < weight.rows; ++n) {
+      readRow(weight, n, context, scratch, w.data());
+      for (int64_t r : liveRows(context))
+        for (int64_t part = 0; part < partials; ++part) {
+          T sum = 0;
+          for (int64_t i = part * chunk; i < (part + 1) * chunk; ++i)
+            sum += T(x.at(r, i)) * w[size_t(i)];
+          out.at(r, part * weight.rows + n) = double(sum);
+        }
+    }
   });
   return out;
 }
@@ -162,11 +283,17 @@ void project(const Matrix &x, std::span<const Projection> projections, Matrix &o
         const int64_t n = i - firstRows[p];
         w.resize(size_t(weight.columns));
         readRow(weight, n, context, scratch, w.data());
-        for (size_t row = 0; row < inputs[p].size(); ++row)
-          out.at(projections[p].outRows[row], n) =
-              double(context.inner == Inner::Ascending
-                         ? canonicalDot(inputs[p][row].data(), w.data(), weight.columns)
-                         : pairedDot(inputs[p][row].data(), w.data(), weight.columns));
+        const T global = weight.blocks ? T(weight.blocks->global(weight.firstRow + n)) : T(1);
+        for (size_t row = 0; row < inputs[p].size(); ++row) {
+          T sum = context.inner == Inner::Ascending
+                      ? canonicalDot(inputs[p][row].data(), w.data(), weight.columns)
+                      : pairedDot(inputs[p][row].data(), w.data(), weight.columns);
+          if (!x.rowFactors.empty())
+            sum *= T(x.rowFactors[size_t(projections[p].xRows[row])]) * global;
+          else if (weight.blocks)
+            sum *= global;
+          out.at(projections[p].outRows[row], n) = double(sum);
+        }
       }
     });
   });
@@ -274,7 +401,7 @@ Matrix residual(const Matrix &stream, std::span<const Matrix *const> branches,
 }
 
 Matrix head(const Matrix &x, const WeightView &weight, std::span<const double> bias,
-            const HeadRule &rule, const Context &context) {
+            const HeadRule &rule, int64_t firstId, const Context &context) {
   Matrix logits = linear(x, weight, bias, {0, rule.multiplier}, Element::F32, context);
   if (rule.softcap)
     withArithmetic(context.precision, [&](auto zero) {
@@ -284,7 +411,7 @@ Matrix head(const Matrix &x, const WeightView &weight, std::span<const double> b
     });
   if (rule.validVocab)
     for (int64_t r = 0; r < logits.rows; ++r)
-      for (int64_t v = *rule.validVocab; v < logits.columns; ++v)
+      for (int64_t v = std::max<int64_t>(0, *rule.validVocab - firstId); v < logits.columns; ++v)
         logits.at(r, v) = -std::numeric_limits<double>::infinity();
   return logits;
 }

@@ -38,6 +38,8 @@ Expected<Evaluator> Evaluator::create(ModuleOp module, const models::WeightSourc
   evaluator.headFunction = find(step.getHeadAttr());
   for (int64_t l = 0; l < step.getNumLayers(); ++l)
     evaluator.layerFunctions.push_back(find(step.getLayer(l)));
+  if (auto ranks = module->getAttrOfType<IntegerAttr>(moe::kRanksAttr))
+    evaluator.ranks = ranks.getInt();
   return evaluator;
 }
 
@@ -50,7 +52,7 @@ std::vector<KvStore> Evaluator::makeCaches() const {
 
 KvStore Evaluator::makeCache(int64_t layer) const {
   const moe::KVType type = cacheType(layerFunctions[size_t(layer)]);
-  return KvStore(type.getHeads(), type.getHeadDim());
+  return KvStore(type.getHeads() * ranks, type.getHeadDim());
 }
 
 Expected<Context> Evaluator::contextOf(const Step &step, const Matrix *residual) const {
@@ -69,41 +71,110 @@ Expected<Context> Evaluator::contextOf(const Step &step, const Matrix *residual)
   return Context{options.precision, &step, options.threads, options.inner};
 }
 
+std::vector<Interpreter> Evaluator::interpreters(const Context &context, int64_t layer,
+                                                 std::span<KvStore *const> caches,
+                                                 const ExpertIds *routingIn) const {
+  std::vector<Interpreter> all;
+  all.reserve(size_t(ranks));
+  for (int64_t rank = 0; rank < ranks; ++rank)
+    all.emplace_back(context, *weights, options.fault, layer,
+                     caches.empty() ? nullptr : caches[size_t(rank)], routingIn, rank);
+  return all;
+}
+
+/// What every rank has: an error if they do not agree.
+static Expected<Matrix> replicated(std::span<const Interpreter> ranks, Value value) {
+  const Matrix &first = ranks.front().matrixOf(value);
+  for (size_t rank = 1; rank < ranks.size(); ++rank)
+    if (ranks[rank].matrixOf(value).values != first.values)
+      return llvm::createStringError("evaluator: rank %zu has another result than rank 0", rank);
+  return first;
+}
+
 Expected<Matrix> Evaluator::embed(const Step &step) const {
   Expected<Context> context = contextOf(step, nullptr);
   if (!context)
     return context.takeError();
-  Interpreter interpreter(*context, *weights, options.fault, 0, nullptr, nullptr);
-  if (Error error = interpreter.run(embedFunction))
+  std::vector<Interpreter> all = interpreters(*context, 0, {}, nullptr);
+  if (Error error = Interpreter::run(all, embedFunction))
     return error;
-  return interpreter.matrixOf(firstResult(embedFunction));
+  return replicated(all, firstResult(embedFunction));
+}
+
+/// q, k, v of all ranks, each in the order of its heads.
+static Matrix joinQkv(std::span<const Interpreter> ranks, moe::QkvProjOp op) {
+  Matrix all;
+  for (Value part : op.getResults()) {
+    std::vector<const Matrix *> parts;
+    for (const Interpreter &one : ranks)
+      parts.push_back(&one.matrixOf(part));
+    Matrix next = allGather(parts);
+    const Matrix *both[] = {&all, &next};
+    if (all.columns == 0) {
+      all = std::move(next);
+      continue;
+    }
+    Matrix joined(all.rows, all.columns + next.columns);
+    for (int64_t r = 0; r < joined.rows; ++r) {
+      std::ranges::copy(both[0]->row(r), joined.row(r).begin());
+      std::ranges::copy(both[1]->row(r), joined.row(r).begin() + all.columns);
+    }
+    all = std::move(joined);
+  }
+  return all;
+}
+
+Expected<LayerResult> Evaluator::runLayer(int64_t index, const Matrix &residual, KvStore *cache,
+                                          const Step &step, const ExpertIds *routingIn,
+                                          StringRef stopAfter) const {
+  Expected<Context> context = contextOf(step, &residual);
+  if (!context)
+    return context.takeError();
+  FunctionOpInterface function = layerFunctions[size_t(index)];
+  // Every rank has the heads that it owns.
+  std::vector<KvStore> parts;
+  std::vector<KvStore *> caches;
+  const int64_t heads = cache ? cache->heads / ranks : 0;
+  if (cache && ranks > 1)
+    for (int64_t rank = 0; rank < ranks; ++rank)
+      parts.push_back(cache->part(rank * heads, heads));
+  for (KvStore &part : parts)
+    caches.push_back(&part);
+  if (cache && ranks == 1)
+    caches.push_back(cache);
+  std::vector<Interpreter> all = interpreters(*context, index, caches, routingIn);
+  for (Interpreter &one : all)
+    one.define(function.getArgument(0), residual);
+  Error error = Interpreter::run(all, function, stopAfter);
+  for (const auto &[rank, part] : llvm::enumerate(parts))
+    cache->put(int64_t(rank) * heads, part);
+  if (error)
+    return error;
+  LayerResult result;
+  for (moe::QkvProjOp op : function.getFunctionBody().getOps<moe::QkvProjOp>())
+    result.qkv = joinQkv(all, op);
+  if (!stopAfter.empty())
+    return result;
+  Expected<Matrix> stream = replicated(all, firstResult(function));
+  if (!stream)
+    return stream.takeError();
+  result.residual = std::move(*stream);
+  result.routing = std::move(all.front().routing);
+  return result;
 }
 
 Expected<LayerResult> Evaluator::layer(int64_t index, const Matrix &residual, KvStore &cache,
                                        const Step &step, const ExpertIds *routingIn) const {
-  Expected<Context> context = contextOf(step, &residual);
-  if (!context)
-    return context.takeError();
-  FunctionOpInterface function = layerFunctions[size_t(index)];
-  Interpreter interpreter(*context, *weights, options.fault, index, &cache, routingIn);
-  interpreter.define(function.getArgument(0), residual);
-  if (Error error = interpreter.run(function))
-    return error;
-  return LayerResult{interpreter.matrixOf(firstResult(function)), std::move(interpreter.routing),
-                     std::move(interpreter.qkv)};
+  return runLayer(index, residual, &cache, step, routingIn, "");
 }
 
 Expected<Matrix> Evaluator::projections(int64_t index, const Matrix &residual,
                                         const Step &step) const {
-  Expected<Context> context = contextOf(step, &residual);
-  if (!context)
-    return context.takeError();
-  FunctionOpInterface function = layerFunctions[size_t(index)];
-  Interpreter interpreter(*context, *weights, options.fault, index, nullptr, nullptr);
-  interpreter.define(function.getArgument(0), residual);
-  if (Error error = interpreter.run(function, moe::QkvProjOp::getOperationName()))
-    return error;
-  return std::move(interpreter.qkv);
+  Expected<LayerResult> result =
+      runLayer(index, residual, nullptr, step, nullptr, moe::QkvProjOp::getOperationName());
+  if (!result)
+    return result.takeError();
+  return std::move(result->qkv);
 }
 
 Expected<Routing> Evaluator::route(int64_t index, const Matrix &logits, const Step &step) const {
@@ -121,11 +192,12 @@ Expected<Matrix> Evaluator::head(const Matrix &residual, const Step &step) const
   if (!context)
     return context.takeError();
   FunctionOpInterface function = headFunction;
-  Interpreter interpreter(*context, *weights, options.fault, numLayers(), nullptr, nullptr);
-  interpreter.define(function.getArgument(0), residual);
-  if (Error error = interpreter.run(function))
+  std::vector<Interpreter> all = interpreters(*context, numLayers(), {}, nullptr);
+  for (Interpreter &one : all)
+    one.define(function.getArgument(0), residual);
+  if (Error error = Interpreter::run(all, function))
     return error;
-  return interpreter.matrixOf(firstResult(function));
+  return replicated(all, firstResult(function));
 }
 
 Expected<StepResult> Evaluator::step(const Step &step, std::vector<KvStore> &caches,

@@ -1,8 +1,9 @@
 //===- evaluator.h - The moe graph on the CPU --------------------*- C++ -*-===//
 //
 // The reference that kernels are compared with (DESIGN section 5). It interprets a module of the
-// moe dialect, before sharding, with weights read on demand: one layer of a large model costs the
-// weights of that layer's active experts.
+// moe dialect with weights read on demand: one layer of a large model costs the weights of that
+// layer's active experts. A sharded module (`moe-shard`) is run on all of its ranks; what goes in
+// and comes out is that of the whole model.
 //
 //===----------------------------------------------------------------------===//
 #ifndef MEGALITH_MODELS_REFERENCE_EVALUATOR_H
@@ -17,6 +18,8 @@
 #include "mlir/Interfaces/FunctionInterfaces.h"
 
 namespace megalith::reference {
+
+class Interpreter;
 
 struct EvaluatorOptions {
   Precision precision = Precision::Contract;
@@ -49,6 +52,7 @@ public:
   create(mlir::ModuleOp module, const models::WeightSource &weights, EvaluatorOptions options = {});
 
   int64_t numLayers() const { return int64_t(layerFunctions.size()); }
+  int64_t numRanks() const { return ranks; }
 
   /// Empty caches, one per layer; or that of one.
   std::vector<KvStore> makeCaches() const;
@@ -82,9 +86,18 @@ private:
       : weights(&weights), options(options) {}
 
   llvm::Expected<Context> contextOf(const Step &step, const Matrix *residual) const;
+  /// One interpreter a rank; `caches` is empty or has one of each.
+  std::vector<Interpreter> interpreters(const Context &context, int64_t layer,
+                                        std::span<KvStore *const> caches,
+                                        const ExpertIds *routingIn) const;
+  /// A layer's function, up to `stopAfter` if it is not empty; from it the residual and qkv.
+  llvm::Expected<LayerResult> runLayer(int64_t index, const Matrix &residual, KvStore *cache,
+                                       const Step &step, const ExpertIds *routingIn,
+                                       llvm::StringRef stopAfter) const;
 
   const models::WeightSource *weights;
   EvaluatorOptions options;
+  int64_t ranks = 1;
   mlir::FunctionOpInterface embedFunction, headFunction;
   std::vector<mlir::FunctionOpInterface> layerFunctions;
 };

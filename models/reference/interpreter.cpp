@@ -16,20 +16,57 @@ using llvm::Error;
 using llvm::Expected;
 using models::TensorRole;
 
-Error Interpreter::run(FunctionOpInterface function, StringRef stopAfter) {
+Error Interpreter::run(MutableArrayRef<Interpreter> ranks, FunctionOpInterface function,
+                       StringRef stopAfter) {
   if (function.isExternal())
     return opError(function, "the function has no body to evaluate");
   Block &body = function.getFunctionBody().front();
   for (Operation &op : body) {
     if (op.hasTrait<OpTrait::IsTerminator>())
       break;
-    if (Error error = visit(&op))
-      return error;
+    if (isa<moe::AllGatherOp, moe::AllReduceOp>(op)) {
+      if (Error error = exchange(ranks, &op))
+        return error;
+    } else {
+      for (Interpreter &one : ranks)
+        if (Error error = one.visit(&op))
+          return error;
+    }
     if (op.getName().getStringRef() == stopAfter)
       return Error::success();
   }
   if (!stopAfter.empty())
     return opError(function, "expected a " + stopAfter + " in this function, found none");
+  return Error::success();
+}
+
+Error Interpreter::exchange(MutableArrayRef<Interpreter> ranks, Operation *op) {
+  const int64_t wanted = isa<moe::AllGatherOp>(op) ? cast<moe::AllGatherOp>(op).getRanks()
+                                                   : cast<moe::AllReduceOp>(op).getRanks();
+  if (wanted != int64_t(ranks.size()))
+    return opError(op,
+                   "expected the module's " + Twine(ranks.size()) + " ranks, got " + Twine(wanted));
+  SmallVector<const Matrix *> parts;
+  for (Interpreter &one : ranks)
+    parts.push_back(&one.matrixOf(op->getOperand(0)));
+  Matrix all;
+  if (auto reduce = dyn_cast<moe::AllReduceOp>(op)) {
+    Expected<Element> element = elementOf(op, reduce.getType());
+    if (!element)
+      return element.takeError();
+    all = allReduce(parts, reduce.getPartials(), *element, ranks.front().context);
+  } else {
+    all = allGather(parts);
+    auto type = cast<RankedTensorType>(op->getResult(0).getType());
+    if (!isa<moe::BlockFormatType>(type.getElementType())) {
+      Expected<Element> element = elementOf(op, type);
+      if (!element)
+        return element.takeError();
+      all = reference::cast(all, *element, ranks.front().context);
+    }
+  }
+  for (Interpreter &one : ranks)
+    one.define(op->getResult(0), all);
   return Error::success();
 }
 
@@ -51,8 +88,8 @@ Error Interpreter::visit(Operation *op) {
       .Case<moe::EmbedOp, moe::NormOp, moe::QkvProjOp, moe::QkNormOp, moe::RopeOp, moe::KvAppendOp,
             moe::AttentionOp, moe::OutputGateOp, moe::CastOp, moe::LinearOp, moe::ResidualOp,
             moe::LmHeadOp, moe::RouterOp, moe::TopKOp, moe::ExpertGateUpOp, moe::GluOp,
-            moe::ExpertDownOp, moe::ExpertNormOp, moe::CombineOp>(
-          [&](auto concrete) { return visit(concrete); })
+            moe::ExpertDownOp, moe::ExpertNormOp, moe::CombineOp, moe::QuantizeOp,
+            moe::SquareSumsOp>([&](auto concrete) { return visit(concrete); })
       .Default([](Operation *other) {
         return opError(other, "not supported by the reference evaluator");
       });
@@ -67,10 +104,9 @@ Expected<WeightView> Interpreter::open(Operation *op, FlatSymbolRefAttr ref, Ten
   moe::WeightOp weight = moe::lookupWeight(op, ref);
   if (!weight)
     return opError(op, "no weight @" + ref.getValue());
-  if (weight.getShardAttr())
-    return opError(weight, "sharded weights are not supported by the reference evaluator, which "
-                           "evaluates the graph before it is sharded");
-  Expected<Element> element = elementOf(weight, weight.getFormat());
+  auto blocks = dyn_cast<moe::BlockFormatType>(weight.getFormat());
+  // Codes are rounded already, and their values are no bf16 numbers.
+  Expected<Element> element = blocks ? Element::F32 : elementOf(weight, weight.getFormat());
   if (!element)
     return element.takeError();
   models::TensorSpec spec{weight.getTensorName(layer, expert), {}, role};
@@ -80,11 +116,22 @@ Expected<WeightView> Interpreter::open(Operation *op, FlatSymbolRefAttr ref, Ten
   const ArrayRef<int64_t> own =
       weight.isPerExpert() ? ArrayRef(whole).drop_front() : ArrayRef(whole);
   spec.shape.assign(own.begin(), own.end());
-  Expected<std::unique_ptr<models::WeightTensor>> tensor = weights.open(spec);
-  if (!tensor)
-    return tensor.takeError();
-  opened.push_back(std::move(*tensor));
-  WeightView view{opened.back().get(), 0, spec.rows(), spec.columns(), *element};
+  WeightView view{nullptr, 0, spec.rows(), spec.columns()};
+  view.element = *element;
+  view.tensorColumns = view.columns;
+  if (blocks) {
+    auto tensor = weights.openBlocks(spec, formatOf(blocks));
+    if (!tensor)
+      return tensor.takeError();
+    view.blocks = tensor->get();
+    opened.push_back(std::move(*tensor));
+  } else {
+    auto tensor = weights.open(spec);
+    if (!tensor)
+      return tensor.takeError();
+    opened.push_back(std::move(*tensor));
+  }
+  view.tensor = opened.back().get();
   if (shape.size() == 3) {
     view.rows = shape[1];
     view.firstRow = weight.isPerExpert() ? 0 : expert * whole[1];
@@ -95,6 +142,19 @@ Expected<WeightView> Interpreter::open(Operation *op, FlatSymbolRefAttr ref, Ten
       return opError(weight, "the reference evaluator knows parts along the rows of a matrix only");
     view.rows = shape[shape.size() - 2];
     view.firstRow += part.getIndex() * view.rows;
+  }
+  if (moe::ShardAttr shard = weight.getShardAttr()) {
+    const int64_t dim = int64_t(shard.getDim()), last = int64_t(shape.size()) - 1;
+    if (dim == last) {
+      view.columns /= shard.getRanks();
+      view.firstColumn = rank * view.columns;
+    } else if (dim == last - 1) {
+      view.rows /= shard.getRanks();
+      view.firstRow += rank * view.rows;
+    } else {
+      return opError(weight, "the reference evaluator knows matrices that are sharded along their "
+                             "rows or columns, not whole experts");
+    }
   }
   return view;
 }
@@ -208,11 +268,13 @@ Error Interpreter::visit(moe::EmbedOp op) {
   Expected<Element> element = elementOf(op, op.getType());
   if (!element)
     return element.takeError();
+  const int64_t vocabulary = moe::lookupWeight(op, op.getWeightAttr()).getShape().front();
   for (const Row &row : context.step->rows)
-    if (row.live && (row.token < 0 || row.token >= table->rows))
+    if (row.live && (row.token < 0 || row.token >= vocabulary))
       return opError(op, "token " + Twine(row.token) + " is not in the vocabulary of " +
-                             Twine(table->rows));
-  define(op.getResult(), embed(*table, op.getMultiplier(), *element, context));
+                             Twine(vocabulary));
+  const int64_t first = table->rows == vocabulary ? 0 : rank * table->rows;
+  define(op.getResult(), embed(*table, op.getMultiplier(), first, *element, context));
   return Error::success();
 }
 
@@ -232,19 +294,9 @@ Error Interpreter::visit(moe::QkvProjOp op) {
   const Part parts[] = {{op.getQ(), op.getQWeightAttr(), op.getQBiasAttr()},
                         {op.getK(), op.getKWeightAttr(), op.getKBiasAttr()},
                         {op.getV(), op.getVWeightAttr(), op.getVBiasAttr()}};
-  int64_t width = 0, first = 0;
-  for (const Part &part : parts) {
+  for (const Part &part : parts)
     if (Error error = linearInto(op, part.result, op.getInput(), part.weight, part.bias, rule))
       return error;
-    width += widthOf(part.result);
-  }
-  qkv = Matrix(context.rows(), width);
-  for (const Part &part : parts) {
-    const Matrix &matrix = matrixOf(part.result);
-    for (int64_t r = 0; r < qkv.rows; ++r)
-      llvm::copy(matrix.row(r), qkv.row(r).begin() + first);
-    first += matrix.columns;
-  }
   return Error::success();
 }
 
@@ -328,6 +380,13 @@ Error Interpreter::visit(moe::CastOp op) {
 }
 
 Error Interpreter::visit(moe::LinearOp op) {
+  if (op.getPartials() > 1) {
+    Expected<WeightView> view = open(op, op.getWeightAttr());
+    if (!view)
+      return view.takeError();
+    define(op.getResult(), partialSums(matrixOf(op.getInput()), *view, op.getPartials(), context));
+    return Error::success();
+  }
   return linearInto(op, op.getResult(), op.getInput(), op.getWeightAttr(), op.getBiasAttr(), {});
 }
 
@@ -357,7 +416,9 @@ Error Interpreter::visit(moe::LmHeadOp op) {
     return bias.takeError();
   HeadRule rule = ruleOf(op);
   plant(fault, rule);
-  define(op.getResult(), head(matrixOf(op.getInput()), *view, *bias, rule, context));
+  const bool sharded = !!moe::lookupWeight(op, op.getWeightAttr()).getShardAttr();
+  define(op.getResult(), head(matrixOf(op.getInput()), *view, *bias, rule,
+                              sharded ? rank * view->rows : 0, context));
   return Error::success();
 }
 
@@ -428,6 +489,20 @@ Error Interpreter::visit(moe::ExpertNormOp op) {
     define(op.getResult(), matrixOf(op.getInput()));
     return Error::success();
   }
+  if (op.getSums()) {
+    NormRule rule = ruleOf(op, widthOf(op.getInput()));
+    plant(fault, rule, /*ofQueriesAndKeys=*/false);
+    Expected<std::vector<double>> gains =
+        vectorOf(op, op.getWeightAttr(), rule.onePlus ? TensorRole::CentredGain : TensorRole::Gain);
+    if (!gains)
+      return gains.takeError();
+    Expected<Element> element = elementOf(op, op.getType());
+    if (!element)
+      return element.takeError();
+    define(op.getResult(), normWithSums(matrixOf(op.getInput()), rule, matrixOf(op.getSums()),
+                                        *op.getWidth(), *gains, *element, context));
+    return Error::success();
+  }
   return normInto(op, op.getResult(), op.getInput(), ruleOf(op, widthOf(op.getInput())),
                   op.getWeightAttr(), {}, /*ofQueriesAndKeys=*/false);
 }
@@ -443,6 +518,47 @@ Error Interpreter::visit(moe::CombineOp op) {
   if (moe::ExpertNormOp norm = std::exchange(deferredNorm, {}))
     return normInto(norm, op.getResult(), op.getResult(), ruleOf(norm, widthOf(op.getResult())),
                     norm.getWeightAttr(), {}, /*ofQueriesAndKeys=*/false);
+  return Error::success();
+}
+
+Error Interpreter::visit(moe::SquareSumsOp op) {
+  const NormRule rule = ruleOf(op);
+  Expected<std::vector<double>> gains =
+      vectorOf(op, op.getWeightAttr(), rule.onePlus ? TensorRole::CentredGain : TensorRole::Gain);
+  if (!gains)
+    return gains.takeError();
+  define(op.getResult(), squareSums(matrixOf(op.getInput()), rule, op.getChunk(), *gains, context));
+  return Error::success();
+}
+
+Error Interpreter::visit(moe::QuantizeOp op) {
+  auto type = cast<moe::BlockFormatType>(op.getType().getElementType());
+  if (type != moe::BlockFormatType::getNVFP4(op.getContext()))
+    return opError(op, "the reference evaluator quantises activations to NVFP4 only");
+  Expected<WeightView> scales = open(op, op.getGlobalAttr(), TensorRole::InputScale);
+  if (!scales)
+    return scales.takeError();
+  // Largest of each expert; a vector is one row of one scale an expert.
+  const bool vector = moe::lookupWeight(op, op.getGlobalAttr()).getShape().size() == 1;
+  std::vector<double> ofExpert;
+  std::vector<float> row(static_cast<size_t>(scales->columns));
+  for (int64_t e = 0; e < scales->rows; ++e) {
+    scales->tensor->row(e, std::span<float>(row));
+    if (vector)
+      ofExpert.assign(row.begin(), row.end());
+    else
+      ofExpert.push_back(*std::ranges::max_element(row));
+  }
+  const Matrix &x = matrixOf(op.getInput());
+  std::vector<double> globals(size_t(x.rows), *std::ranges::max_element(ofExpert));
+  if (op.getIds())
+    for (const auto &[pair, id] : llvm::enumerate(idsOf.find(op.getIds())->second))
+      if (id >= 0 && id < int64_t(ofExpert.size()))
+        globals[pair] = ofExpert[size_t(id)];
+  for (double global : globals)
+    if (!(global > 0))
+      return opError(op, "expected input scales above zero, got " + std::to_string(global));
+  define(op.getResult(), quantize(x, globals));
   return Error::success();
 }
 

@@ -13,23 +13,29 @@
 
 namespace megalith::reference {
 
-/// Evaluates the operations of a function one after another. One interpreter serves one call of one
-/// function: it holds the call's values.
+/// Evaluates the operations of a function one after another, for one rank. One interpreter serves
+/// one call of one function: it holds the call's values.
 class Interpreter {
 public:
   /// `layer`: what {layer} in checkpoint names stands for. `routingIn`: expert ids to replay, or
-  /// null. `cache`: what the function's !moe.kv stands for, or null if it has none.
+  /// null. `cache`: what the function's !moe.kv stands for, or null if it has none. `rank`: whose
+  /// part of sharded weights this reads.
   Interpreter(const Context &context, const models::WeightSource &weights, Fault fault,
-              int64_t layer, KvStore *cache, const ExpertIds *routingIn)
+              int64_t layer, KvStore *cache, const ExpertIds *routingIn, int64_t rank = 0)
       : context(context), weights(weights), fault(fault), layer(layer), cache(cache),
-        routingIn(routingIn) {}
+        routingIn(routingIn), rank(rank) {}
+
+  // In a vector, moved and never copied.
+  Interpreter(Interpreter &&) noexcept = default;
 
   /// Gives a value, normally an argument of the function.
   void define(mlir::Value value, Matrix matrix) { matrices[value] = std::move(matrix); }
 
-  /// Evaluates the body of `function`; with `stopAfter`, up to and including the first operation of
-  /// that name, and an error if there is none.
-  llvm::Error run(mlir::FunctionOpInterface function, llvm::StringRef stopAfter = "");
+  /// Evaluates the body of `function` on all ranks, in step, as each collective needs values of
+  /// all; with `stopAfter`, up to and including the first operation of that name, and an error if
+  /// there is none.
+  static llvm::Error run(llvm::MutableArrayRef<Interpreter> ranks,
+                         mlir::FunctionOpInterface function, llvm::StringRef stopAfter = "");
 
   /// Evaluates only the function's top_k, on the logits given; an error if it has none.
   llvm::Error runTopK(mlir::FunctionOpInterface function, const Matrix &logits);
@@ -39,10 +45,10 @@ public:
 
   /// What the function's top_k found, if it has one.
   std::optional<Routing> routing;
-  /// Results of the function's qkv_proj side by side, [rows, q + 2 kv]; empty if it has none.
-  Matrix qkv;
 
 private:
+  /// What needs the values of all ranks: all_gather, all_reduce.
+  static llvm::Error exchange(llvm::MutableArrayRef<Interpreter> ranks, mlir::Operation *op);
   llvm::Error visit(mlir::Operation *op);
   llvm::Error visit(moe::EmbedOp op);
   llvm::Error visit(moe::NormOp op);
@@ -63,6 +69,8 @@ private:
   llvm::Error visit(moe::ExpertDownOp op);
   llvm::Error visit(moe::ExpertNormOp op);
   llvm::Error visit(moe::CombineOp op);
+  llvm::Error visit(moe::QuantizeOp op);
+  llvm::Error visit(moe::SquareSumsOp op);
 
   /// A weight, opened for as long as this interpreter lives. `expert` fills {expert}.
   llvm::Expected<WeightView> open(mlir::Operation *op, mlir::FlatSymbolRefAttr ref,
@@ -92,6 +100,7 @@ private:
   const int64_t layer;
   KvStore *const cache;
   const ExpertIds *const routingIn;
+  const int64_t rank;
   llvm::DenseMap<mlir::Value, Matrix> matrices;
   llvm::DenseMap<mlir::Value, ExpertIds> idsOf;
   moe::ExpertNormOp deferredNorm; ///< under Fault::NormAfterWeighting, what combine does as well

@@ -44,6 +44,35 @@ std::span<const double> KvStore::value(int64_t sequence, int64_t position, int64
   return {values.data() + (position * heads + head) * headDim, size_t(headDim)};
 }
 
+KvStore KvStore::part(int64_t first, int64_t count) const {
+  KvStore result(count, headDim);
+  for (size_t s = 0; s < sequences.size(); ++s)
+    for (int64_t p = 0; p < positions(int64_t(s)); ++p) {
+      const auto of = [&](const std::vector<double> &all) {
+        return std::span<const double>(all.data() + (p * heads + first) * headDim,
+                                       size_t(count * headDim));
+      };
+      result.write(int64_t(s), p, of(sequences[s].keys), of(sequences[s].values));
+    }
+  return result;
+}
+
+void KvStore::put(int64_t first, const KvStore &part) {
+  const std::vector<double> zeros(size_t(heads * headDim));
+  for (size_t s = 0; s < part.sequences.size(); ++s) {
+    const int64_t count = part.positions(int64_t(s));
+    if (count > positions(int64_t(s)))
+      write(int64_t(s), count - 1, zeros, zeros); // room for all
+    const auto back = [&](const std::vector<double> &from, std::vector<double> &to) {
+      const int64_t width = part.heads * headDim;
+      for (int64_t p = 0; p < count; ++p)
+        std::copy_n(from.begin() + p * width, width, to.begin() + (p * heads + first) * headDim);
+    };
+    back(part.sequences[s].keys, sequences[s].keys);
+    back(part.sequences[s].values, sequences[s].values);
+  }
+}
+
 void KvStore::fillHashed(uint32_t seed, int64_t layer, int64_t sequence, int64_t count,
                          int64_t source, unsigned threads) {
   const std::string name = "kv." + std::to_string(layer);

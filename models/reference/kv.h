@@ -38,6 +38,10 @@ public:
     fillHashed(seed, layer, sequence, count, sequence);
   }
 
+  /// A store of heads first .. first + count - 1, and its way back into this one.
+  KvStore part(int64_t first, int64_t count) const;
+  void put(int64_t first, const KvStore &part);
+
 private:
   struct Sequence {
     std::vector<double> keys, values;

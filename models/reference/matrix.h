@@ -15,6 +15,8 @@ struct Matrix {
   int64_t rows = 0;
   int64_t columns = 0;
   std::vector<double> values;
+  /// Of quantised rows: a factor that is still to be applied to what is made of row r. Else empty.
+  std::vector<double> rowFactors;
 
   Matrix() = default;
   Matrix(int64_t rows, int64_t columns)

@@ -25,6 +25,18 @@ llvm::Expected<Element> elementOf(mlir::Operation *op, mlir::Type type) {
   return opError(op, "the reference evaluator knows bf16 and f32, not " + text);
 }
 
+models::BlockFormat formatOf(moe::BlockFormatType type) {
+  using models::BlockFormat;
+  const auto scale = llvm::isa<mlir::Float8E4M3FNType>(type.getScale()) ? BlockFormat::Scale::E4m3
+                     : llvm::isa<mlir::Float8E8M0FNUType>(type.getScale())
+                         ? BlockFormat::Scale::E8m0
+                     : type.getScale().isBF16() ? BlockFormat::Scale::Bf16
+                                                : BlockFormat::Scale::F32;
+  const auto code = llvm::isa<mlir::Float4E2M1FNType>(type.getCode()) ? BlockFormat::Code::E2m1
+                                                                      : BlockFormat::Code::E4m3;
+  return {code, type.getBlockRows(), type.getBlockCols(), scale, bool(type.getGlobal())};
+}
+
 namespace {
 
 NormRule::Kind normKind(moe::NormKind kind) {
@@ -62,6 +74,14 @@ NormRule ruleOf(moe::QkNormOp op, int64_t rowWidth) {
 
 NormRule ruleOf(moe::ExpertNormOp op, int64_t rowWidth) {
   return normRule(op, op.getInput(), rowWidth);
+}
+
+NormRule ruleOf(moe::SquareSumsOp op) {
+  NormRule rule;
+  rule.kind = op.getWeight() ? NormRule::Kind::RmsInputScaled : NormRule::Kind::Rms;
+  rule.onePlus = op.getGain() == moe::Gain::OnePlus;
+  rule.scaledAs = op.getInput().getType().getElementType().isBF16() ? Element::Bf16 : Element::F32;
+  return rule;
 }
 
 llvm::Expected<RopeRule> ruleOf(moe::RopeOp op) {

@@ -9,6 +9,7 @@
 #include "ir/moe/Moe.h"
 #include "models/reference/context.h"
 #include "models/reference/rules.h"
+#include "models/weights/nvfp4.h"
 
 #include "llvm/Support/Error.h"
 
@@ -20,10 +21,14 @@ llvm::Error opError(mlir::Operation *op, const llvm::Twine &text);
 /// bf16 or f32 of a tensor, a weight's format or a cache's element type.
 llvm::Expected<Element> elementOf(mlir::Operation *op, mlir::Type type);
 
+/// A block format of the dialect as the weights have it.
+models::BlockFormat formatOf(moe::BlockFormatType type);
+
 /// `rowWidth`: channels of a row, which share one statistic unless the operation is over heads.
 NormRule ruleOf(moe::NormOp op, int64_t rowWidth);
 NormRule ruleOf(moe::QkNormOp op, int64_t rowWidth);
 NormRule ruleOf(moe::ExpertNormOp op, int64_t rowWidth);
+NormRule ruleOf(moe::SquareSumsOp op);
 llvm::Expected<RopeRule> ruleOf(moe::RopeOp op);
 AttentionRule ruleOf(moe::AttentionOp op);
 llvm::Expected<TopKRule> ruleOf(moe::TopKOp op);

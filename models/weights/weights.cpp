@@ -73,13 +73,17 @@ class HashedTensor final : public WeightTensor {
 public:
   HashedTensor(uint32_t seed, const TensorSpec &spec)
       : seed(seed), nameHash(fnv1a32(spec.name.data(), spec.name.size())),
-        gain(spec.role == TensorRole::Gain),
+        gain(spec.role == TensorRole::Gain), inputScale(spec.role == TensorRole::InputScale),
         scale(spec.role == TensorRole::Matrix ? weightScale(uint64_t(spec.columns()))
                                               : kGainScale) {}
 
   using WeightTensor::row;
   void row(int64_t index, std::span<float> out) const override {
     const uint64_t first = uint64_t(index) * out.size();
+    if (inputScale) {
+      std::ranges::fill(out, nvfp4Global(kHashedActivationMax));
+      return;
+    }
     weightValues(seed, nameHash, first, scale, out);
     if (gain)
       for (float &value : out)
@@ -89,7 +93,7 @@ public:
 private:
   uint32_t seed;
   uint32_t nameHash;
-  bool gain;
+  bool gain, inputScale;
   float scale;
 };
 

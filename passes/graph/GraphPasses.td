@@ -3,6 +3,57 @@
 
 include "mlir/Pass/PassBase.td"
 
+def BoundScores : Pass<"moe-bound-scores", "::mlir::ModuleOp"> {
+  let summary = "prove a bound on attention scores from constants, so that the running maximum can go";
+  let description = [{
+    Where queries and keys come out of norms without weights, |q.k| is at most the product of their lengths, which
+    are constants: sqrt(head_dim) each, times `q_scale`. Every rounding to bf16 on the way (norm, rope, cache) may
+    lengthen a vector by 2^-8, an e4m3 cache by 2^-4, fp32 arithmetic by 2^-16 in all. If exp(bound) for every
+    position of the cache adds up to less than 2^96, and exp(-bound) is more than 2^-96, the attention op gets
+    `score_bound`: sums of exp(score) neither overflow nor vanish in fp32, with 2^32 left for the values. Otherwise, or
+    where a weight, a bias or a projection without norm decides how long a vector is, the op is left alone; so are
+    ops with sinks, whose logits are no constants.
+  }];
+  let dependentDialects = ["::megalith::moe::MoeDialect"];
+}
+
+def Shard : Pass<"moe-shard", "::mlir::ModuleOp"> {
+  let summary = "tensor parallelism: functions become those of one of `ranks` ranks";
+  let description = [{
+    Heads, the output channels of every linear and of gate and up, and the vocabulary are dealt to ranks in equal
+    consecutive parts; the residual, norms over rows and routing are computed by every rank. What a rank needs of others
+    is gathered just before it is read. How the experts' second matrix and the matrix behind attention are cut:
+
+    | `experts` | second matrix | exchanges behind the first | order of sums |
+    |---|---|---|---|
+    | `nn` | rows | activations (in their own format: NVFP4 if quantised), then every expert's outputs | of one rank |
+    | `nn-sums` | rows | activations; sums of squares of every expert's outputs; the weighted sum | of one rank |
+    | `nk` | columns | all_reduce of every expert's outputs | by rank |
+
+    | `o-proj` | matrix | exchanges | order of sums |
+    |---|---|---|---|
+    | `n` | rows | its input, its output | of one rank |
+    | `k-ordered` | columns | all_reduce of its canonical chunks | of one rank |
+    | `k` | columns | all_reduce of a sum a rank | by rank |
+
+    `auto` takes the cheapest (ShardSchemes.h) of those with the order of one rank, so that bits do not depend on the
+    rank count; with `free-order`, of all. `sums` is the type of partial sums where the order is by rank. `report` prints
+    bytes, stops and estimated time of every scheme. The module gets `megalith.ranks`. One rank: nothing changes.
+
+    Errors: a width, a number of heads or a vocabulary that the ranks do not divide; blocks of a format that would
+    break; a norm over the whole row of q; a bias behind a matrix cut by columns; a module that is sharded already.
+  }];
+  let options = [
+    Option<"ranks", "ranks", "int64_t", "1", "ranks: 1 to 64">,
+    Option<"experts", "experts", "std::string", "\"auto\"", "auto, nn, nn-sums or nk">,
+    Option<"outputProjection", "o-proj", "std::string", "\"auto\"", "auto, n, k-ordered or k">,
+    Option<"sums", "sums", "std::string", "\"f32\"", "type of partial sums of ranks: f32 or bf16">,
+    Option<"freeOrder", "free-order", "bool", "false", "auto may change the order of sums">,
+    Option<"report", "report", "bool", "false", "print what every scheme costs">,
+  ];
+  let dependentDialects = ["::megalith::moe::MoeDialect"];
+}
+
 def CutLaunches : Pass<"moe-cut-launches", "::mlir::ModuleOp"> {
   let summary = "cut a step into kernel launches, one function each, equal ones once";
   let description = [{

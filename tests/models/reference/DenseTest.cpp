@@ -244,7 +244,7 @@ TEST_CASE("embedding, output gate and head") {
   const Step step = makeStep(inputs, 3);
   const Context context{Precision::Contract, &step, 1};
   const MatrixTensor table(randomMatrix(3, 8, 14));
-  const Matrix x = embed(table.view(), 1.5, Element::Bf16, context);
+  const Matrix x = embed(table.view(), 1.5, 0, Element::Bf16, context);
   CHECK(x.at(0, 1) == r16(1.5f * float(table.matrix.at(2, 1))));
   CHECK(x.at(1, 1) == r16(1.5f * float(table.matrix.at(0, 1))));
   CHECK(x.at(2, 1) == 0);
@@ -254,7 +254,7 @@ TEST_CASE("embedding, output gate and head") {
         Approx(x.at(1, 5) / (1 + std::exp(-gate.at(1, 1)))));
 
   HeadRule rule{2.0, 3.0, 2};
-  const Matrix logits = head(x, table.view(), {}, rule, context);
+  const Matrix logits = head(x, table.view(), {}, rule, 0, context);
   double sum = 0;
   for (int64_t i = 0; i < 8; ++i)
     sum += x.at(1, i) * table.matrix.at(1, i);

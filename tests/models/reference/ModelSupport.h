@@ -21,14 +21,28 @@ struct Model {
   mlir::OwningOpRef<mlir::ModuleOp> module;
   models::HashedWeights weights{kSeed};
 
-  explicit Model(llvm::StringRef config) {
+  explicit Model(llvm::StringRef config, const models::ImportOptions &options = {}) {
     const std::string path = ("models/configs/" + config).str();
     auto text = llvm::MemoryBuffer::getFile(path);
     REQUIRE(text);
-    auto imported = models::importConfig(context, (*text)->getBuffer(), path);
+    auto imported = models::importConfig(context, (*text)->getBuffer(), path, options);
     if (!imported)
       FAIL(llvm::toString(imported.takeError()));
     module = std::move(*imported);
+  }
+
+  /// The small Muse Spark with NVFP4 experts in all layers but the first and the last, whose inputs
+  /// are NVFP4 as well if `activations`.
+  static models::ImportOptions nvfp4(bool activations, int64_t rows = 1) {
+    auto text =
+        llvm::MemoryBuffer::getFile("models/configs/muse-spark-open-nvfp4.quant.assembled.json");
+    REQUIRE(text);
+    models::ImportOptions options;
+    options.rows = rows;
+    options.quantization = (*text)->getBuffer().str();
+    options.quantizationSource = "quant.json";
+    options.nvfp4Activations = activations;
+    return options;
   }
 
   static Model small(llvm::StringRef family) {

@@ -27,6 +27,10 @@ constexpr int64_t kLayers = 6, kHidden = 1024, kVocab = 2048;
 /// leave alpha and beta nearly constant, and the clamp untried.
 class WideGates final : public WeightSource {
 public:
+  llvm::Expected<std::unique_ptr<BlockTensor>>
+  openBlocks(const TensorSpec &spec, const BlockFormat &format) const override {
+    return hashed.openBlocks(spec, format);
+  }
   llvm::Expected<std::unique_ptr<WeightTensor>> open(const TensorSpec &spec) const override {
     auto tensor = hashed.open(spec);
     if (!tensor || !llvm::StringRef(spec.name).ends_with("_residual_gate.gate"))
@@ -175,4 +179,25 @@ TEST_CASE("Muse Spark: every planted fault differs from the golden") {
     ++told;
   }
   CHECK(told >= 30);
+}
+
+TEST_CASE("Muse Spark: NVFP4 weights and activations agree with NumPy") {
+  const WideGates weights;
+  for (bool activations : {false, true}) {
+    Model model("muse-spark-mini.test.json", Model::nvfp4(activations));
+    const Golden golden(activations ? "w4a4" : "w4a16"), plain("numpy");
+    const Evaluator evaluator =
+        llvm::cantFail(Evaluator::create(*model.module, weights, {Precision::F64}));
+    std::vector<KvStore> caches = filledCaches(evaluator, {kHistory});
+    const Step step = stepOf(0);
+    for (int64_t l = 1; l < kLayers; ++l) {
+      const LayerResult result =
+          llvm::cantFail(evaluator.layer(l, golden.layer(0, l - 1), caches[size_t(l)], step));
+      INFO((activations ? "w4a4 layer " : "w4a16 layer ") << l);
+      CHECK(relativeRms(result.residual, golden.layer(0, l)) <= 1e-5);
+    }
+    // The golden does tell the formats apart.
+    CHECK(relativeRms(golden.layer(0, 0), plain.layer(0, 0)) == 0);
+    CHECK(relativeRms(golden.layer(0, 1), plain.layer(0, 1)) > 1e-2);
+  }
 }

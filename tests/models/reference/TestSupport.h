@@ -30,7 +30,9 @@ public:
       out[c] = float(matrix.at(index, int64_t(c)));
   }
   WeightView view(Element element = Element::Bf16) const {
-    return {this, 0, matrix.rows, matrix.columns, element};
+    WeightView view{this, 0, matrix.rows, matrix.columns};
+    view.element = element;
+    return view;
   }
   const Matrix matrix;
 };

@@ -2,15 +2,17 @@
 
 It imports nothing of the project, so that what it says is a second opinion; numbers in comments are
 the steps of the specification's section 4. `Model(config, ...).run(...)` evaluates in float64, or with
-`rounded` in float32 with bf16 at every point that the specification marks.
+`rounded` in float32 with bf16 at every point that the specification marks; with `nvfp4` the experts of
+all layers but the first and the last have NVFP4 weights, with `act` they read NVFP4 as well.
 
-Run as a program it writes the golden numbers of the small config:
+Run as a program it writes the golden numbers of the small config (those that need only NumPy):
 
-    python3 tests/models/reference/muse_spark.py models/configs/muse-spark-mini.test.json golden.npz
+    python3 tests/models/reference/muse_spark.py
 """
 
 import json
-import sys
+import pathlib
+import struct
 
 import numpy as np
 
@@ -101,6 +103,35 @@ def history(seed, layer, which, count, heads, dim):
     return hashed(seed, f"kv.{layer}.{which}", 0, count * heads * dim, 1.0).reshape(count, heads, dim)
 
 
+# --- NVFP4 (section 7.2), codes as values ---------------------------------------------------------
+
+E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+# Calibrated largest activation of made-up checkpoints: input_scale = 8 / (6 * 448).
+ACTIVATION_MAX = 8.0
+
+
+def e4m3(x):
+    """Nearest e4m3 of numbers of at least 0, ties to even, at most 448; the least instead of 0."""
+    x = np.minimum(x, 448.0)
+    exponent = np.maximum(np.floor(np.log2(np.maximum(x, 2.0**-20))), -6)
+    step = 2.0 ** (exponent - 3)
+    return np.maximum(np.round(x / step) * step, 2.0**-9)
+
+
+def nvfp4(x, factor):
+    """code * block scale of x [..., K], whose global factor is `factor`; all in float32."""
+    x = np.asarray(x, np.float32)
+    factor = np.float32(factor)
+    blocks = x.reshape(*x.shape[:-1], -1, 16)
+    amax = np.abs(blocks).max(axis=-1, keepdims=True)
+    scale = np.where(amax == 0, np.float32(1), e4m3(amax / (np.float32(6) * factor)).astype(np.float32))
+    ratio = np.abs(blocks / (scale * factor))
+    # Thresholds between neighbouring codes; a tie goes to the even code.
+    bounds = (E2M1[1:] + E2M1[:-1]) / 2
+    code = sum((ratio > b) | ((ratio == b) & (i % 2 == 1)) for i, b in enumerate(bounds))
+    return (np.sign(blocks) * E2M1[code] * scale).reshape(x.shape)
+
+
 # --- the model ------------------------------------------------------------------------------------
 
 
@@ -109,7 +140,8 @@ def sigmoid(x):
 
 
 class Model:
-    def __init__(self, config, seed=SEED, rounded=False, layers=None):
+    def __init__(self, config, seed=SEED, rounded=False, layers=None, nvfp4=False, act=False):
+        self.nvfp4, self.act = nvfp4, act
         self.c = config["text_config"]
         self.w = Weights(seed)
         self.seed = seed
@@ -178,8 +210,27 @@ class Model:
                 (c["num_local_experts"], latent, inner),
                 (e * latent, (e + 1) * latent),
             )
+            if self.is_coded(l):
+                both, down = (nvfp4(w, self.factor(w.shape[1])) for w in (both, down))
             self.loaded[l, e] = both[:inner], both[inner:], down
         return self.loaded[l, e]
+
+    def is_coded(self, l):
+        return self.nvfp4 and 0 < l < self.c["num_hidden_layers"] - 1
+
+    def factor(self, width):
+        """weight_scale_2 of a made-up matrix, whose largest magnitude is its scale."""
+        exponent = np.log2(np.sqrt(3.0 / width))
+        return 2.0 ** (np.sign(exponent) * np.floor(abs(exponent) + 0.5)) / 2688
+
+    def expert_linear(self, l, x, weight):
+        if not self.is_coded(l):
+            return self.linear(x, weight)
+        factor = np.float32(self.factor(weight.shape[1]))
+        if self.act:  # section 7.3
+            given = np.float32(ACTIVATION_MAX / 2688)
+            x, factor = nvfp4(x, given), given * factor
+        return self.r16((x.astype(self.dtype) @ weight.astype(self.dtype).T) * self.dtype(factor))
 
     # Section 3.
     def coefficients(self, gate):
@@ -243,10 +294,10 @@ class Model:
         for r in range(len(x)):
             for slot in range(k):
                 gate_rows, up_rows, down_rows = self.expert_weights(l, order[r, slot])
-                gate = self.linear(h[r : r + 1], gate_rows).astype(self.dtype)  # 14
-                up = self.linear(h[r : r + 1], up_rows).astype(self.dtype)
+                gate = self.expert_linear(l, h[r : r + 1], gate_rows).astype(self.dtype)  # 14
+                up = self.expert_linear(l, h[r : r + 1], up_rows).astype(self.dtype)
                 act = self.r16(gate * sigmoid(gate) * up)
-                y = self.linear(act, down_rows)
+                y = self.expert_linear(l, act, down_rows)
                 t = self.r16(y.astype(self.dtype) * w["post_expert"])  # 15
                 m[r] += weights[r, slot] * self.rms(t, c["post_norm_eps"])[0]  # 16
         return self.linear(self.r16(m), w["unpool"])  # 17
@@ -302,10 +353,34 @@ class Model:
         return out
 
 
+def write_safetensors(path, tensors):
+    header, data = {}, b""
+    for name, value in sorted(tensors.items()):
+        value = np.ascontiguousarray(value, dtype="<f4")
+        offsets = [len(data), len(data) + value.nbytes]
+        header[name] = {"dtype": "F32", "shape": list(value.shape), "data_offsets": offsets}
+        data += value.tobytes()
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+# Names of the goldens and how they are made. Those of NVFP4 have one step.
+VARIANTS = {
+    "numpy": (dict(), STEPS),
+    "rounded": (dict(rounded=True), STEPS),
+    "w4a16": (dict(nvfp4=True), STEPS[:1]),
+    "w4a4": (dict(nvfp4=True, act=True), STEPS[:1]),
+}
+
+
 def main():
-    with open(sys.argv[1]) as file:
-        golden = Model(json.load(file)).run()
-    np.savez_compressed(sys.argv[2], **{k: v.astype(np.float32) for k, v in golden.items()})
+    root = pathlib.Path(__file__).resolve().parents[3]
+    config = json.loads((root / "models/configs/muse-spark-mini.test.json").read_text())
+    for name, (how, steps) in VARIANTS.items():
+        path = root / f"tests/golden/models/muse_spark/{name}.safetensors"
+        write_safetensors(path, Model(config, **how).run(steps))
+        print(f"{path.relative_to(root)}: written, {path.stat().st_size} bytes")
 
 
 if __name__ == "__main__":

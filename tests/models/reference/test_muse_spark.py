@@ -51,6 +51,15 @@ def test_residual_gate_is_the_specifications_table():
         assert b[0] == pytest.approx(beta, abs=1e-6)
 
 
+def test_nvfp4_is_the_specifications_vector():
+    # Section 7.2: a block of a tensor whose largest magnitude is 0.03.
+    values = [0.03, -0.011, 0, 0.007, 0.0255, -0.0198, 0.0009, 0.0149]
+    values += [-0.03, 0.0021, 0.0123, -0.0062, 0.018, 0.001, -0.0003, 0.024]
+    coded = muse_spark.nvfp4(np.array([values]), 0.03 / 2688)[0]
+    codes = [6, -2, 0, 1.5, 6, -4, 0, 3, -6, 0.5, 2, -1, 4, 0, 0, 4]
+    assert np.array_equal(coded, 448 * np.array(codes))
+
+
 def test_the_model_imports_nothing_of_the_project():
     tree = ast.parse(pathlib.Path(muse_spark.__file__).read_text())
     imported = {
@@ -59,4 +68,4 @@ def test_the_model_imports_nothing_of_the_project():
         if isinstance(node, (ast.Import, ast.ImportFrom))
         for alias in node.names
     }
-    assert imported == {"json", "sys", "numpy"}
+    assert imported == {"json", "pathlib", "struct", "numpy"}
