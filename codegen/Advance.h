@@ -14,8 +14,8 @@
 namespace megalith {
 
 /// Adds kernel `advance` and its buffer `tokens` to the plan and returns the kernel's source; does
-/// nothing and returns "" if no kernel of the plan writes a buffer `candidates` ([rows][2 * SMs of
-/// the head]).
+/// nothing and returns "" for several ranks, or if no kernel writes a buffer `candidates` ([rows][2
+/// * SMs of the head]).
 std::string addAdvance(runtime::Plan &plan);
 
 } // namespace megalith

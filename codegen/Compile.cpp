@@ -167,8 +167,9 @@ public:
     artifact.plan = std::move(printed.plan);
     sources = std::move(printed.sources);
     SmallString<128> folder(options.outDir);
-    llvm::sys::path::append(folder, artifact.plan.target,
-                            runtime::artifactName(artifact.plan.rows, artifact.plan.launchMode));
+    llvm::sys::path::append(
+        folder, artifact.plan.target,
+        runtime::artifactName(artifact.plan.rows, artifact.plan.launchMode, artifact.plan.tp));
     artifact.folder = folder.str().str();
     if (llvm::Error error = staging.create(folder))
       return error;

@@ -124,6 +124,15 @@ static LogicalResult emitGlobal(BufferOp buffer, Writer &out) {
 
 static void emitExchange(ExchangeOp exchange, Writer &out) {
   const std::string name = ("using " + exchange.getSymName() + " = ").str();
+  auto kernel = exchange->getParentOfType<KernelOp>();
+  if (exchange.getPeers()) {
+    auto peers = kernel.peerExchanges();
+    out.line(name + "PeerWords<" + Twine(exchange.getSlot()) + ", " + Twine(exchange.rows()) +
+             ", " + Twine(exchange.wordsPerRow()) + ", " + Twine(exchange.getSets()) + ", " +
+             Twine(kernel.getRanks()) + ", " + Twine(llvm::find(peers, exchange) - peers.begin()) +
+             ">;");
+    return;
+  }
   if (exchange.hasTriples())
     out.line(name + "Epochs<" + Twine(exchange.getSlot()) + ", " +
              Twine(exchange.rows() * exchange.wordsPerRow() / 4) + ">;");
@@ -145,6 +154,8 @@ static LogicalResult emitMemory(KernelOp kernel, Writer &out) {
   if (!kernel.getOps<ExchangeOp>().empty()) {
     out.blank();
     out.comment("Exchanges: slot, rows, words a row, sets; or slot, epoch words");
+    if (kernel.getRanks() > 1)
+      out.comment("Those of ranks: also their number, place in RankArgs::peer");
     for (auto exchange : kernel.getOps<ExchangeOp>())
       emitExchange(exchange, out);
   }
@@ -187,6 +198,7 @@ bool isStream(KernelOp kernel, StringRef edge) {
 static StringRef baseOf(ExchangeOp exchange) {
   switch (exchange.getWord()) {
   case WordKind::Sentinel:
+  case WordKind::Number:
     return "WordsEdge";
   case WordKind::Epoch:
     return "EpochEdge";
@@ -209,7 +221,9 @@ static LogicalResult emitEdges(KernelOp kernel, Writer &out) {
       for (auto exchange : kernel.getOps<ExchangeOp>())
         if (exchange.getEdge() == edge.getSymName())
           emitEdge(edge, baseOf(exchange) + "<" + id + ", " + exchange.getSymName() + ">",
-                   exchange.isSelfValidating() ? ", words of all SMs" : ", of a launch before",
+                   exchange.getPeers()           ? ", words of all ranks"
+                   : exchange.isSelfValidating() ? ", words of all SMs"
+                                                 : ", of a launch before",
                    out);
       continue;
     }
@@ -362,9 +376,14 @@ LogicalResult emitDeclarations(KernelOp kernel, Writer &out) {
     out.line("static constexpr int kLaunches = " + Twine(*kernel.getLaunches()) + ";");
     out.line("static constexpr int kLayered = " + Twine(*kernel.getLayered()) + ";");
   }
+  if (kernel.getRanks() > 1) {
+    out.line("static constexpr int kRanks = " + Twine(kernel.getRanks()) + ";");
+    out.line("static constexpr int kPeers = " + Twine(kernel.peerExchanges().size()) + ";");
+  }
   out.close("};");
-  out.line(kernel.isLooping() ? "using Cta = megalith::StepCta<Config>;"
-                              : "using Cta = megalith::Cta<Config>;");
+  out.line(kernel.isLooping()      ? "using Cta = megalith::StepCta<Config>;"
+           : kernel.getRanks() > 1 ? "using Cta = megalith::RankCta<Config>;"
+                                   : "using Cta = megalith::Cta<Config>;");
   out.blank();
   if (failed(emitMemory(kernel, out)))
     return failure();

@@ -55,7 +55,8 @@ static LogicalResult checkNames(KernelOp kernel, const DeviceNames &device) {
 static void emitBanner(KernelOp kernel, const EmitOptions &options, Writer &out) {
   out.comment(("Kernel " + kernel.getSymName() + " (" + kernel.getKind() + ") for " +
                kernel.getTarget() + ", " + Twine(kernel.getSms()) + " SMs, at most " +
-               Twine(kernel.getRows()) + (kernel.getRows() == 1 ? " row." : " rows."))
+               Twine(kernel.getRows()) + (kernel.getRows() == 1 ? " row" : " rows") +
+               (kernel.getRanks() > 1 ? ", one of " + Twine(kernel.getRanks()) + " ranks." : "."))
                   .str());
   out.comment("Emitted by Megalith from role regions; change what it was compiled from, not this.");
   auto line = [&](StringRef key, StringRef value) {
@@ -75,6 +76,9 @@ static void emitKernelFunction(KernelOp kernel, Writer &out) {
   if (kernel.isLooping())
     out.open("MEGALITH_STEP_KERNEL(" + kernel.getSymName() + ", " + Twine(*kernel.getLaunches()) +
              ", " + Twine(*kernel.getLayered()) + ") {");
+  else if (kernel.getRanks() > 1)
+    out.open("MEGALITH_RANKS_KERNEL(" + kernel.getSymName() + ", " + Twine(kernel.getRanks()) +
+             ", " + Twine(kernel.peerExchanges().size()) + ") {");
   else
     out.open((kernel.getResidents() > 1 ? "MEGALITH_KERNEL_OF_TWO(" : "MEGALITH_KERNEL(") +
              kernel.getSymName() + ") {");

@@ -53,6 +53,7 @@ public:
     plan.target = first.getTarget().str();
     plan.sms = first.getSms();
     plan.rows = first.getRows();
+    plan.tp = first.getRanks();
     plan.layers = facts.layers;
     plan.weightLayout = runtime::kWeightLayoutDigest;
     for (KernelOp kernel : kernels)
@@ -117,6 +118,8 @@ private:
                        kernel.getSymName(), stage.getSymName());
       plan.kvHeads = heads.getInt();
       plan.headDim = dim.getInt();
+      if (auto sharing = stage.getConfig().getAs<IntegerAttr>("head_ranks"))
+        plan.headRanks = sharing.getInt();
       if (auto theta = stage.getConfig().getAs<FloatAttr>("rope_theta"))
         ropeTheta = theta.getValueAsDouble();
     }
@@ -140,9 +143,9 @@ private:
 
   llvm::Error addKernel(KernelOp kernel) {
     if (kernel.getTarget() != plan.target || kernel.getSms() != plan.sms ||
-        kernel.getRows() != plan.rows)
+        kernel.getRows() != plan.rows || kernel.getRanks() != plan.tp)
       return problem("kernel '{0}' is for {1}, {2} SMs and {3} rows, but '{4}' for {5}, {6} and "
-                     "{7}: kernels of one plan agree in these",
+                     "{7}: kernels of one plan agree in these and in ranks",
                      kernel.getSymName(), kernel.getTarget(), kernel.getSms(), kernel.getRows(),
                      KernelOp(kernels.front()).getSymName(), plan.target, plan.sms, plan.rows);
     if (!kernel.getSmemBytes())
@@ -153,6 +156,8 @@ private:
     out.smemBytes = *kernel.getSmemBytes();
     out.launches = kernel.getLaunches().value_or(0);
     out.layered = kernel.getLayered().value_or(0);
+    for (ExchangeOp exchange : kernel.peerExchanges())
+      out.peers.push_back(exchange.getSymName().str());
     if (kernel.getKind() == "embed")
       embeds.insert(out.name);
     if (kernel.isLooping())
@@ -281,6 +286,7 @@ private:
     out.element = elementOf(buffer.getElement());
     out.bytes = llvm::alignTo(buffer.rows() * buffer.cols() * buffer.elementBytes(), 16);
     out.shape = {buffer.rows(), buffer.cols()};
+    out.rankParts = buffer.getRankParts().value_or(ArrayRef<int64_t>()).vec();
     SlotRole role;
     switch (buffer.getMutability()) {
     case Mutability::Pages:
@@ -358,10 +364,13 @@ private:
     weight.n = op.getN();
     weight.k = op.getK();
     weight.experts = op.getExperts() > 1 ? op.getExperts() : 0;
-    for (auto tensor : op.getCheckpoint().getAsValueRange<StringAttr>()) {
+    for (auto [index, tensor] : llvm::enumerate(op.getCheckpoint().getAsValueRange<StringAttr>())) {
       auto source = part(tensor, op.getSymName());
       if (!source)
         return source.takeError();
+      if (auto rows = op.getRankRows())
+        if (llvm::Error error = shard(*source, (*rows)[index], op))
+          return error;
       weight.perLayer = tensor.contains(moe::WeightOp::kLayer);
       weight.parts.push_back(*source);
     }
@@ -369,6 +378,20 @@ private:
       return error;
     return bind(kernel, op.getSlot(), weight.name, SlotRole::Weights,
                 layerOffset(kernel, op.getLayerOffset(), weight.perLayer));
+  }
+
+  /// Takes a rank's `rows` rows of a tensor.
+  llvm::Error shard(runtime::WeightPart &part, int64_t rows, WeightsOp op) {
+    if (op.getExperts() > 1 && !StringRef(part.tensor).contains(moe::WeightOp::kExpert))
+      return problem("'{0}' has all experts in tensor '{1}', which ranks cannot divide yet",
+                     op.getSymName(), part.tensor);
+    int64_t all = 1;
+    for (int64_t extent : ArrayRef(part.shape).drop_back())
+      all *= extent;
+    part.transforms.push_back({.kind = runtime::TransformKind::Shard,
+                               .count = rows,
+                               .groups = std::max<int64_t>(1, plan.tp * rows / all)});
+    return llvm::Error::success();
   }
 
   llvm::Error addCounter(EdgeOp edge, runtime::Kernel &kernel) {
@@ -411,6 +434,10 @@ private:
     runtime::Buffer out;
     out.name = exchange.getSymName().str();
     switch (exchange.getWord()) {
+    case WordKind::Number:
+      out.kind = BufferKind::Numbers;
+      out.init = BufferInit::Zero;
+      break;
     case WordKind::Sentinel:
       out.kind = BufferKind::Words;
       out.init = BufferInit::Empty;
@@ -425,7 +452,8 @@ private:
       out.init = BufferInit::Poison;
       break;
     }
-    out.bytes = exchange.byteSize() / exchange.getSets();
+    out.bytes = llvm::alignTo(exchange.byteSize() / exchange.getSets(), 16);
+    out.rankParts = exchange.getRankParts().value_or(ArrayRef<int64_t>()).vec();
     out.sets = exchange.getSets();
     out.crossing = exchange.isCrossing();
     out.element = elementOf(exchange.getElement());

@@ -24,6 +24,20 @@ def CutStages : Pass<"task-cut-stages", "::mlir::ModuleOp"> {
   let dependentDialects = ["::megalith::task::TaskDialect"];
 }
 
+def SplitRanks : Pass<"task-split-ranks", "::mlir::ModuleOp"> {
+  let summary = "kernels of one of several ranks (tensor parallelism)";
+  let description = [{
+    Every matrix but the router's is divided by output rows, so that each element is summed on one rank and its bits
+    do not depend on their number. Weights, heads, pages and outputs shrink to a rank's share; values that all ranks
+    read become `peers`. Each kernel gets the exchange `@armed` of numbers, through which SMs tell all ranks that they
+    have re-armed, and a stage `@launch_end` that waits for it.
+
+    Errors: heads, rows or columns that the ranks cannot divide evenly; stages that have no form for several ranks.
+  }];
+  let dependentDialects = ["::megalith::task::TaskDialect"];
+  let options = [Option<"ranks", "ranks", "int64_t", "1", "GPUs that compute a step together: 1, 2, 4 or 8">];
+}
+
 def MaterializeExchanges : Task_Pass<"task-materialize-exchanges", "::megalith::task::KernelOp"> {
   let summary = "values between stages become exchanges, one words edge each";
   let description = [{

@@ -20,6 +20,9 @@ std::vector<std::unique_ptr<mlir::Pass>> pipelinePasses(const PipelineOptions &o
   // From here on there are no tensors, only stages and the buffers between them. Fusion is part of
   // it: op by op there would be twenty exchanges a layer.
   add(createConvertToTask({.target = options.target, .sms = options.sms}));
+  // What each rank has of it: from here on `sms` and shapes are of one.
+  if (options.ranks > 1)
+    add(createSplitRanks({.ranks = options.ranks}));
 
   // Who computes it. Slices first: how many SMs a stage uses decides where its tiles go, and both
   // decide which SM reads what from which.
@@ -74,6 +77,8 @@ struct CommandLineOptions : mlir::PassPipelineOptions<CommandLineOptions> {
       llvm::cl::values(clEnumValN(LaunchMode::Fused, "fused", "a layer"),
                        clEnumValN(LaunchMode::PerStage, "per-stage", "a stage of a layer"),
                        clEnumValN(LaunchMode::Step, "step", "all layers, in a loop"))};
+  Option<int64_t> ranks{*this, "ranks", llvm::cl::desc("GPUs that compute a step together"),
+                        llvm::cl::init(PipelineOptions().ranks)};
   Option<bool> trace{*this, "trace", llvm::cl::desc("kernels record what their warps do"),
                      llvm::cl::init(false)};
 };
@@ -88,7 +93,8 @@ void registerPipelines() {
         for (auto &pass : pipelinePasses({.target = options.target,
                           .sms = options.sms,
                           .launch = options.launch,
-                          .trace = options.trace}))
+                          .trace = options.trace,
+                          .ranks = options.ranks}))
           addTo(manager, std::move(pass));
       });
 }

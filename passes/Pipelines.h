@@ -22,6 +22,7 @@ struct PipelineOptions {
   int64_t sms = 132;             ///< CTAs of every launch
   LaunchMode launch = LaunchMode::Fused;
   bool trace = false; ///< kernels record what their warps do
+  int64_t ranks = 1;  ///< GPUs that compute a step together
 };
 
 /// The passes in order, from a module with a moe.step to one with a task.kernel at role level for
@@ -32,7 +33,7 @@ std::vector<std::unique_ptr<mlir::Pass>> pipelinePasses(const PipelineOptions &o
 /// Adds a pass to a module's pass manager, nested if it works on kernels.
 void addTo(mlir::OpPassManager &manager, std::unique_ptr<mlir::Pass> pass);
 
-/// Makes --megalith-pipeline=target=…,sms=…,launch=…,trace known to megalith-opt.
+/// Makes --megalith-pipeline=target=…,sms=…,launch=…,ranks=…,trace known to megalith-opt.
 void registerPipelines();
 
 } // namespace megalith

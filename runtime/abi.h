@@ -133,9 +133,30 @@ template <int Launches, int Layered> struct StepArgs {
 };
 inline constexpr int kStepTableOffset = 320; ///< bytes of StepArgs before its table
 
+/// One rank's part of a launch of several: LaunchArgs, which rank, and where all ranks' replicas of
+/// the `Peers` exchanges between them are, the own ones included.
+template <int Ranks, int Peers> struct RankArgs {
+  LaunchArgs launch;
+  uint64_t rank;
+  void *peer[Ranks][Peers];
+};
+/// The one parameter of a kernel of several ranks. A launch is of one rank, held[0], on a GPU of
+/// its own; or of several virtual ranks on one: CTA i is then SM places[i] % 2^16 of held[places[i]
+/// >> 16]. All ranks' launches have the same number.
+template <int Ranks, int Peers> struct RanksArgs {
+  RankArgs<Ranks, Peers> held[Ranks];
+  const uint32_t *places; ///< null: CTA i is SM i of held[0]
+  uint32_t hop_ns;        ///< what a word is longer on its way from another rank, for tests
+  uint32_t unused;
+};
+/// Bytes of RankArgs before its table, and of RanksArgs behind its ranks.
+inline constexpr int kPeerTableOffset = 320, kRanksTail = 16;
+
 static_assert(sizeof(SequenceEntry) == 12 && sizeof(StepDescriptor) == 16 + 16 * 24);
 static_assert(sizeof(TokenList) == 16);
 static_assert(sizeof(FaultRecord) == 40 && sizeof(LaunchArgs) == 56 + 8 * kMaxBuffers);
 static_assert(sizeof(StepArgs<2, 3>) == kStepTableOffset + 8 * 6);
+static_assert(sizeof(RankArgs<2, 3>) == kPeerTableOffset + 8 * 6);
+static_assert(sizeof(RanksArgs<2, 3>) == 2 * sizeof(RankArgs<2, 3>) + kRanksTail);
 
 } // namespace megalith

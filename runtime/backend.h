@@ -26,13 +26,16 @@ struct PreparedLaunch {
   LaunchArgs args = {};
   /// Of a looping kernel, the whole of its StepArgs; `args` is a copy of its beginning.
   std::vector<uint64_t> stepArgs;
+  /// Of a kernel of several ranks, the whole of its RanksArgs; `args` is a copy of its beginning.
+  std::vector<uint64_t> rankArgs;
 
   /// A looping kernel's SMs wait for each other from turn to turn, so it needs them all at once and
   /// overlaps with no launch.
   bool isLooping() const { return !stepArgs.empty(); }
   /// What the kernel gets as its parameter.
   const LaunchArgs &parameters() const {
-    return isLooping() ? *reinterpret_cast<const LaunchArgs *>(stepArgs.data()) : args;
+    const std::vector<uint64_t> &own = isLooping() ? stepArgs : rankArgs;
+    return own.empty() ? args : *reinterpret_cast<const LaunchArgs *>(own.data());
   }
 };
 
@@ -78,12 +81,22 @@ public:
         return error;
     return llvm::Error::success();
   }
+  /// Whether ranks can run as on GPUs of their own, each with launches that no other rank's wait
+  /// for (runApart); else they share launches.
+  virtual bool canRunApart() const { return false; }
+  /// Launches of several ranks, as many of each, on memory that all see.
+  virtual llvm::Error runApart(std::span<const std::vector<PreparedLaunch>> ofRanks,
+                               Chaining chaining);
   /// The fault record's address for kernels, and what it holds.
   virtual FaultRecord *faultAddress() = 0;
   virtual FaultRecord fault() = 0;
   /// Whether a failed run ends this backend's usefulness, as a trap on a GPU does.
   virtual bool losesContext() const = 0;
 };
+
+inline llvm::Error Backend::runApart(std::span<const std::vector<PreparedLaunch>>, Chaining) {
+  return llvm::createStringError("ranks of this backend share launches");
+}
 
 } // namespace megalith::runtime
 

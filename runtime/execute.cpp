@@ -168,9 +168,10 @@ llvm::Error Executor::setUpSlot(const SlotBinding &slot, int64_t layer,
 
 llvm::Error Executor::initialise(const Buffer &buffer, Address address) {
   // What the host loads is poisoned first, so that a forgotten load is noticed.
-  const uint32_t word = buffer.init == BufferInit::Empty  ? kEmptyWord
-                        : buffer.init == BufferInit::Zero ? 0
-                                                          : kPoisonWord;
+  const uint32_t word = buffer.kind == BufferKind::Numbers ? uint32_t(launchBase())
+                        : buffer.init == BufferInit::Empty ? kEmptyWord
+                        : buffer.init == BufferInit::Zero  ? 0
+                                                           : kPoisonWord;
   return backend.fill(address, word, bufferBytes(buffer));
 }
 
@@ -254,7 +255,7 @@ std::vector<PreparedLaunch> Executor::prepareLaunches(int64_t first, int64_t cou
   return launches;
 }
 
-llvm::Error Executor::runLaunches(int64_t first, int64_t count) {
+llvm::Error Executor::checkReady(int64_t first, int64_t count) const {
   if (lost)
     return problem("the GPU context was lost by an earlier fault: start again");
   if (!hasStep)
@@ -263,17 +264,22 @@ llvm::Error Executor::runLaunches(int64_t first, int64_t count) {
       first + count > options.firstLaunch + options.launchCount)
     return problem("launches [{0}, {1}) are not set up, [{2}, {3}) are", first, first + count,
                    options.firstLaunch, options.firstLaunch + options.launchCount);
+  return llvm::Error::success();
+}
+
+llvm::Error Executor::runLaunches(int64_t first, int64_t count) {
+  if (auto error = checkReady(first, count))
+    return error;
   if (auto error = setCounters(first))
     return error;
   return explain(backend.run(prepareLaunches(first, count), options.chaining));
 }
 
 /// What a run came to: a failed one may have left a fault record, which tells more.
-llvm::Error Executor::explain(llvm::Error error) {
+llvm::Error Executor::explain(llvm::Error error, const FaultRecord &fault) {
   if (!error)
     return error;
   lost = backend.losesContext();
-  const FaultRecord fault = backend.fault();
   if (!fault.valid)
     return error;
   // Launches of later steps have later numbers.

@@ -84,6 +84,12 @@ public:
   /// keep what they hold: resetBuffer those whose sets are chosen by the launch number.
   void restart(uint64_t launchBase, uint64_t delaySeed);
 
+  /// Whether runLaunches may run them; nothing does.
+  llvm::Error checkReady(int64_t first, int64_t count) const;
+  /// What a run of these launches, of this executor's and others', came to: `error` with what the
+  /// fault record tells.
+  llvm::Error explain(llvm::Error error, const FaultRecord &fault);
+
   /// Adds to `cause` what a fault record tells: who waited for what. `launch` is the index in the
   /// plan of the launch that the record's number belongs to.
   llvm::Error describeFault(const FaultRecord &fault, int64_t launch, llvm::Error cause) const;
@@ -139,7 +145,7 @@ private:
   PreparedLaunch prepare(const Kernel &kernel, int64_t layer, int64_t index) const;
   PreparedLaunch prepareLoop(const Kernel &kernel, int64_t first, int64_t count) const;
   llvm::Error setCounters(int64_t first);
-  llvm::Error explain(llvm::Error error);
+  llvm::Error explain(llvm::Error error) { return explain(std::move(error), backend.fault()); }
   StepLimits limits() const;
 
   /// A buffer or weight of one layer (-1: of none).

@@ -149,8 +149,7 @@ llvm::Error HostBackend::run(std::span<const PreparedLaunch> launches, Chaining 
   faultRecord = {};
   std::vector<host::Launch> list;
   for (const PreparedLaunch &launch : launches)
-    list.push_back(
-        {kernels[launch.kernel], launch.args, launch.isLooping() ? &launch.parameters() : nullptr});
+    list.push_back({kernels[launch.kernel], launch.args, &launch.parameters()});
   for (size_t i = 0, together = 1; i < list.size(); i += together) {
     // A looping kernel overlaps with nothing.
     together = 1;
@@ -161,6 +160,25 @@ llvm::Error HostBackend::run(std::span<const PreparedLaunch> launches, Chaining 
     if (!report)
       return problem(
           "{0}", withEdgeNames(llvm::toString(report.takeError()), launches.subspan(i, together)));
+    lastReport = *report;
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error HostBackend::runApart(std::span<const std::vector<PreparedLaunch>> ofRanks,
+                                  Chaining chaining) {
+  faultRecord = {};
+  const size_t count = ofRanks.front().size();
+  const size_t together = chaining == Chaining::Programmatic ? count : 1;
+  for (size_t first = 0; first < count; first += together) {
+    std::vector<host::Launch> list;
+    for (const std::vector<PreparedLaunch> &own : ofRanks)
+      for (const PreparedLaunch &launch : std::span(own).subspan(first, together))
+        list.push_back({kernels[launch.kernel], launch.args, &launch.parameters()});
+    auto report = machine->run(list, int(ofRanks.size()));
+    if (!report)
+      return problem("{0}", withEdgeNames(llvm::toString(report.takeError()),
+                                          std::span(ofRanks.front()).subspan(first, together)));
     lastReport = *report;
   }
   return llvm::Error::success();

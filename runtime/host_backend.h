@@ -43,6 +43,9 @@ public:
   llvm::Error read(void *to, Address from, int64_t bytes) override;
   llvm::Error fill(Address to, uint32_t word, int64_t bytes) override;
   llvm::Error run(std::span<const PreparedLaunch> launches, Chaining chaining) override;
+  bool canRunApart() const override { return true; }
+  llvm::Error runApart(std::span<const std::vector<PreparedLaunch>> ofRanks,
+                       Chaining chaining) override;
   FaultRecord *faultAddress() override { return &faultRecord; }
   FaultRecord fault() override { return faultRecord; }
   bool losesContext() const override { return false; }

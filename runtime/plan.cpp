@@ -66,6 +66,9 @@ llvm::Error validateBuffer(const Buffer &buffer) {
   if (buffer.kind == BufferKind::Counter && buffer.init != BufferInit::Zero)
     return problem("buffer '{0}': a counter starts as '{1}', expected 'zero'", buffer.name,
                    str(buffer.init));
+  if (buffer.kind == BufferKind::Numbers && buffer.init != BufferInit::Zero)
+    return problem("buffer '{0}': numbers start as '{1}', expected 'zero'", buffer.name,
+                   str(buffer.init));
   if (buffer.kind == BufferKind::Epoch && buffer.init != BufferInit::Zero)
     return problem("buffer '{0}': an epoch buffer starts as '{1}', expected 'zero' (epoch 0 is no "
                    "launch's)",
@@ -73,6 +76,18 @@ llvm::Error validateBuffer(const Buffer &buffer) {
   if (buffer.bytes % (buffer.kind == BufferKind::Tokens ? 4 : 16))
     return problem("buffer '{0}': {1} bytes, expected a multiple of {2}", buffer.name, buffer.bytes,
                    buffer.kind == BufferKind::Tokens ? 4 : 16);
+  int64_t columns = 0;
+  for (size_t i = 0; i < buffer.rankParts.size(); ++i) {
+    if (auto error = inRange("buffer", buffer.name, "a number of rank_parts", buffer.rankParts[i],
+                             1, kMostRows))
+      return error;
+    columns += i % 2 ? 0 : buffer.rankParts[i];
+  }
+  if (buffer.rankParts.size() % 2 ||
+      (columns && (buffer.shape.empty() || buffer.shape.back() != columns)))
+    return problem("buffer '{0}': rank_parts are of {1} columns, expected pairs of those of its "
+                   "shape",
+                   buffer.name, columns);
   // What is read back.
   int64_t room = buffer.bytes / elementBytes(buffer.element);
   for (int64_t extent : buffer.shape) {
@@ -122,6 +137,11 @@ llvm::Error shapeOfPart(const Weight &weight, const WeightPart &part, int64_t &r
       if (t.first < 0 || t.count < 1 || t.first > extent || t.count > extent - t.first)
         return fail("a slice of {0} from {1} leaves its {2} {3}", t.count, t.first, extent,
                     str(t.axis));
+      extent = t.count;
+      break;
+    case TransformKind::Shard:
+      if (t.axis != Axis::Rows || t.count < 1 || t.groups < 1 || t.count > extent)
+        return fail("a shard of {0} of {1} rows for {2} ranks", t.count, extent, t.groups);
       extent = t.count;
       break;
     case TransformKind::Pad:
@@ -215,7 +235,8 @@ bool roleFits(const Plan &plan, const SlotBinding &slot) {
     return !buffer || buffer->kind == BufferKind::Immutable;
   case SlotRole::Exchange:
     return buffer && (buffer->kind == BufferKind::Words || buffer->kind == BufferKind::Epoch ||
-                      buffer->kind == BufferKind::Scratch || buffer->kind == BufferKind::Counter);
+                      buffer->kind == BufferKind::Scratch || buffer->kind == BufferKind::Counter ||
+                      buffer->kind == BufferKind::Numbers);
   case SlotRole::Kv:
     return buffer && buffer->kind == BufferKind::Kv;
   case SlotRole::Output:
@@ -261,6 +282,9 @@ llvm::Error validateKernel(const Plan &plan, const Kernel &kernel) {
       return problem("kernel '{0}', slot {1}: '{2}' cannot be bound as {3}", kernel.name, slot.slot,
                      slot.name, str(slot.role));
   }
+  for (const std::string &peer : kernel.peers)
+    if (plan.tp == 1 || !plan.buffer(peer))
+      return problem("kernel '{0}': '{1}' is no buffer that ranks exchange", kernel.name, peer);
   if (kernel.trace && used[kTraceBuffer])
     return problem("kernel '{0}' records into slot {1}, which is bound to something else",
                    kernel.name, kTraceBuffer);
@@ -332,8 +356,9 @@ std::vector<LaunchGroup> Plan::groups() const {
   return groups;
 }
 
-std::string artifactName(int64_t rows, LaunchMode mode) {
-  return "rows" + std::to_string(rows) + (mode == LaunchMode::Fused ? "" : "-" + str(mode).str());
+std::string artifactName(int64_t rows, LaunchMode mode, int64_t tp) {
+  return "rows" + std::to_string(rows) + (mode == LaunchMode::Fused ? "" : "-" + str(mode).str()) +
+         (tp == 1 ? "" : "-tp" + std::to_string(tp));
 }
 
 int64_t elementBytes(Element element) {
@@ -352,6 +377,7 @@ llvm::Error validate(const Plan &plan) {
                   {"tp", plan.tp, 1, 1024},
                   {"layers", plan.layers, 1, 65536},
                   {"kv_heads", plan.kvHeads, hasKv, 65536},
+                  {"head_ranks", plan.headRanks, 1, plan.tp},
                   {"head_dim", plan.headDim, hasKv, 65536},
                   {"vocab", plan.vocab, 0, kMostRows}})
     if (r.value < r.least || r.value > r.most)

@@ -24,7 +24,7 @@
 namespace megalith::runtime {
 
 /// Version of plan.json. A reader accepts exactly this one.
-inline constexpr int64_t kPlanVersion = 2;
+inline constexpr int64_t kPlanVersion = 4;
 
 /// What a kernel does with the buffer behind a slot.
 enum class SlotRole {
@@ -122,6 +122,8 @@ struct Kernel {
   /// Of a kernel that loops over the launches of a step (StepArgs): how many there are, and that
   /// slots below `layered` differ from launch to launch. 0: the kernel does not loop.
   int64_t launches = 0, layered = 0;
+  /// Of a kernel of several ranks (RanksArgs): the buffers that RankArgs::peer lists, in its order.
+  std::vector<std::string> peers;
   std::vector<SlotBinding> slots;
   std::vector<Edge> edges;
   std::optional<KernelResources> resources;
@@ -142,6 +144,7 @@ enum class BufferKind {
   Output,    ///< plain values for the host
   Scratch,   ///< anything a kernel writes before it reads it
   Counter,   ///< arrivals of SMs in a looping kernel, sms for every launch number, modulo 2^32
+  Numbers,   ///< b32 words of ranks: how far each SM of each is; they start at the launch number
   Immutable, ///< filled once before the first launch
   Tokens,    ///< TokenList (runtime/abi.h); `bytes` is one step's, the runtime chooses how many
 };
@@ -167,6 +170,9 @@ struct Buffer {
   BufferInit init = BufferInit::Empty;
   Element element = Element::Bf16;
   std::vector<int64_t> shape; ///< of one set, in elements; for messages and reading back
+  /// Pairs (columns, ranks that have the same ones): the parts of a row of which each rank has its
+  /// own columns. Empty: all ranks' are equal, or nobody else's business.
+  std::vector<int64_t> rankParts;
 
   bool operator==(const Buffer &) const = default;
 };
@@ -192,6 +198,7 @@ enum class TransformKind {
               ///< groups
   AddOne,     ///< 1 + w, in fp32, then rounded to bf16
   Pad,        ///< zero rows or columns at the end, up to `count` in all
+  Shard,      ///< a rank's rows: `count` from rank / `groups` * `count` on (planOfRank)
 };
 
 enum class Axis { Rows, Columns };
@@ -201,7 +208,7 @@ struct Transform {
   Axis axis = Axis::Rows;     ///< slice, pad
   int64_t first = 0;          ///< slice
   int64_t count = 0;          ///< slice, pad
-  int64_t groups = 0;         ///< interleave
+  int64_t groups = 0;         ///< interleave; shard: ranks that have the same rows
   std::vector<int64_t> order; ///< permute
 
   bool operator==(const Transform &) const = default;
@@ -267,9 +274,10 @@ struct Plan {
   std::string target; ///< "sm_90a"
   int64_t sms = 0;    ///< CTAs of every launch
   int64_t rows = 0;   ///< bucket: most live rows
-  int64_t tp = 1;
+  int64_t tp = 1;     ///< ranks; shapes, sizes and slots are of one
   int64_t layers = 0;
-  int64_t kvHeads = 0; ///< of this rank
+  int64_t kvHeads = 0;   ///< of a rank
+  int64_t headRanks = 1; ///< ranks that have the same KV heads
   int64_t headDim = 0;
   int64_t vocab = 0;        ///< tokens are below it; 0: not known, tokens are not checked
   int64_t cudaVersion = 0;  ///< of the NVRTC that made the cubins, 13000 = 13.0; 0: no cubins
@@ -297,8 +305,8 @@ struct Plan {
   bool operator==(const Plan &) const = default;
 };
 
-/// "rows1", "rows1-per-stage": the folder of an artifact within its target's.
-std::string artifactName(int64_t rows, LaunchMode mode);
+/// "rows1", "rows1-per-stage", "rows1-tp2": the folder of an artifact within its target's.
+std::string artifactName(int64_t rows, LaunchMode mode, int64_t tp = 1);
 
 llvm::StringRef str(SlotRole role);
 llvm::StringRef str(BufferSpace space);

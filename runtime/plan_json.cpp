@@ -34,7 +34,8 @@ constexpr Spelling<BufferKind> kBufferKinds[] = {
     {BufferKind::Words, "words"},     {BufferKind::Epoch, "epoch"},
     {BufferKind::Kv, "kv"},           {BufferKind::Output, "output"},
     {BufferKind::Scratch, "scratch"}, {BufferKind::Counter, "counter"},
-    {BufferKind::Tokens, "tokens"},   {BufferKind::Immutable, "immutable"}};
+    {BufferKind::Tokens, "tokens"},   {BufferKind::Immutable, "immutable"},
+    {BufferKind::Numbers, "numbers"}};
 constexpr Spelling<BufferInit> kInits[] = {{BufferInit::Empty, "empty"},
                                            {BufferInit::Poison, "poison"},
                                            {BufferInit::Zero, "zero"},
@@ -52,7 +53,8 @@ constexpr Spelling<TransformKind> kTransforms[] = {{TransformKind::Slice, "slice
                                                    {TransformKind::Permute, "permute"},
                                                    {TransformKind::Interleave, "interleave"},
                                                    {TransformKind::AddOne, "add1"},
-                                                   {TransformKind::Pad, "pad"}};
+                                                   {TransformKind::Pad, "pad"},
+                                                   {TransformKind::Shard, "shard"}};
 constexpr Spelling<Axis> kAxes[] = {{Axis::Rows, "rows"}, {Axis::Columns, "columns"}};
 
 constexpr Spelling<LaunchMode> kLaunchModes[] = {
@@ -154,6 +156,7 @@ template <typename IO> void fields(IO &io, Kernel &kernel) {
   io.field("threads", kernel.threads);
   io.optional("launches", kernel.launches);
   io.optional("layered", kernel.layered);
+  io.optional("peers", kernel.peers);
   io.field("slots", kernel.slots);
   io.optional("edges", kernel.edges);
   io.optional("resources", kernel.resources);
@@ -171,6 +174,7 @@ template <typename IO> void fields(IO &io, Buffer &buffer) {
   io.field("init", buffer.init);
   io.field("element", buffer.element);
   io.optional("shape", buffer.shape);
+  io.optional("rank_parts", buffer.rankParts);
 }
 
 template <typename IO> void fields(IO &io, Transform &transform) {
@@ -214,6 +218,8 @@ template <typename IO> void fields(IO &io, Plan &plan) {
   io.field("tp", plan.tp);
   io.field("layers", plan.layers);
   io.field("kv_heads", plan.kvHeads);
+  if (plan.tp != 1)
+    io.field("head_ranks", plan.headRanks);
   io.field("head_dim", plan.headDim);
   io.optional("vocab", plan.vocab);
   io.optional("cuda_version", plan.cudaVersion);

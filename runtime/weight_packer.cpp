@@ -42,11 +42,16 @@ int64_t tensorRows(const WeightPart &part) {
   return rows;
 }
 
+/// Whether `count` rows are left. Shards have become slices: planOfRank.
+bool setsRows(const Transform &t) {
+  return t.axis == Axis::Rows && (t.kind == TransformKind::Slice || t.kind == TransformKind::Pad);
+}
+
 /// Rows after the part's transforms (validate() has checked them).
 int64_t rowsAfter(const WeightPart &part) {
   int64_t rows = tensorRows(part);
   for (const Transform &t : part.transforms)
-    if (t.axis == Axis::Rows && (t.kind == TransformKind::Slice || t.kind == TransformKind::Pad))
+    if (setsRows(t))
       rows = t.count;
   return rows;
 }
@@ -86,7 +91,7 @@ int64_t sourceRow(const WeightPart &part, int64_t row) {
   int64_t rows = tensorRows(part);
   for (const Transform &t : part.transforms) {
     before.push_back(rows);
-    if (t.axis == Axis::Rows && (t.kind == TransformKind::Slice || t.kind == TransformKind::Pad))
+    if (setsRows(t))
       rows = t.count;
   }
   for (size_t i = part.transforms.size(); i-- > 0;) {
@@ -108,6 +113,7 @@ int64_t sourceRow(const WeightPart &part, int64_t row) {
       row = row % t.groups * (before[i] / t.groups) + row / t.groups;
       break;
     case TransformKind::AddOne:
+    case TransformKind::Shard:
       break;
     }
   }

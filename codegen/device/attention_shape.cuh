@@ -33,9 +33,10 @@ enum class QkNorm { none, plain, weighted };
 ///   Pool            buffer slot of the KV pages of this launch's layer
 ///   InvFreq         buffer slot of fp32 [RopeDim / 2] inverse frequencies, if RopeDim > 0
 ///   QGain, KGain    buffer slots of the bf16 [d] gains, if Norm is weighted
+///   HeadRanks       ranks that have this rank's KV head, each with its share of the query heads
 template <class Config, int SequenceStride, int QHeads, int KvHeads, int HeadDim, int RopeDim,
           int MergeParts, QkNorm Norm, float NormEps, float ScoreScale, int Pool, int InvFreq = -1,
-          int QGain = -1, int KGain = -1>
+          int QGain = -1, int KGain = -1, int HeadRanks = 1>
 struct Attention {
   static constexpr int kRows = Config::kRows, kSms = Config::kSms;
   static constexpr int kSequenceStride = SequenceStride, kMergeParts = MergeParts;
@@ -43,6 +44,7 @@ struct Attention {
   static constexpr int kRopeDim = RopeDim;
   static constexpr QkNorm kQkNorm = Norm;
   static constexpr float kQkNormEps = NormEps, kScoreScale = ScoreScale;
+  static constexpr int kHeadRanks = HeadRanks;
   static constexpr int kPool = Pool, kInvFreq = InvFreq, kQGain = QGain, kKGain = KGain;
 
   static_assert(HeadDim % 64 == 0 && RopeDim % 64 == 0 && RopeDim <= HeadDim);
@@ -95,16 +97,22 @@ template <class C> MEGALITH_PURE int full_pieces(const AttentionTile &tile) {
 /// 8 query vectors, and its units, counted from its first position, come in pairs. Pair p belongs
 /// to chunk p % chunks, where chunks = 8 / T rounded down (at least 1, and then a power of two), so
 /// that each of the 8 warps has a column tile and a chunk. Chunks are added up in ascending order:
-/// they decide the bits of a result, and depend on nothing but the query vectors of the sequence.
+/// they decide the bits of a result, and depend on nothing but the query vectors of the sequence,
+/// those on ranks that share the head included.
 struct WarpShare {
   int columns; // column tiles, 8 at most: of one round
   int chunks;  // 8, 4, 2 or 1
   int column;  // column tile of the warp, in each round
   int chunk;   // chunk of the warp; `chunks` or more: it has none
 
-  static MEGALITH_PURE WarpShare of(int vectors, int warp) {
-    const int tiles = (vectors + 7) / 8, columns = tiles < 8 ? tiles : 8;
-    return {columns, 8 / columns, warp % columns, warp / columns};
+  /// `of_all`: the vectors of all ranks that have the head.
+  static MEGALITH_PURE WarpShare of(int vectors, int of_all, int warp) {
+    const int columns = columns_of(vectors);
+    return {columns, 8 / columns_of(of_all), warp % columns, warp / columns};
+  }
+  static MEGALITH_PURE int columns_of(int vectors) {
+    const int tiles = (vectors + 7) / 8;
+    return tiles < 8 ? tiles : 8;
   }
 
   /// Whether unit `unit` of the tile is this warp's.

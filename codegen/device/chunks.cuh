@@ -27,6 +27,7 @@ template <class E, class X, class Cta> MEGALITH_DEVICE void poll_chunk(const Cta
         return exists(i) ? i / kVectors * (Exchange::kWidth / 4) + first + i % kVectors : -1;
       },
       [&](int i, const u32x4 &v) { platform::st_shared(target(i), v); });
+  await_hop<Exchange>(cta, 4 * first, 4 * kVectors);
   if constexpr (X::kPadded != X::kWidth)
     for (int i = cta.lane; i < kItems; i += 32)
       if (!exists(i))

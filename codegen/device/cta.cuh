@@ -49,6 +49,7 @@ struct Use {
 ///   kTraceStages  only where the kernel records (trace.cuh).
 template <class Config_> struct Cta {
   using Config = Config_;
+  static constexpr int rank = 0; // RankCta's may be another
 
   const LaunchArgs &args;
   unsigned char *smem; // the CTA's shared arena; every kOffset below is in bytes from here
@@ -149,7 +150,8 @@ struct Patience {
 template <class Cta> MEGALITH_DEVICE void start_delay(const Cta &cta) {
   if (!(cta.args.flags & kLaunchDelays))
     return;
-  uint64_t x = cta.args.delay_seed + 0x9E3779B97F4A7C15ull * (cta.n * 1024 + cta.sm + 1);
+  uint64_t x = cta.args.delay_seed +
+               0x9E3779B97F4A7C15ull * (cta.n * 1024 + cta.sm + 1 + (uint64_t(cta.rank) << 40));
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
   const uint64_t until = platform::now_ns() + (x >> 48);

@@ -31,15 +31,16 @@ template <class E, class X, class Cta> MEGALITH_DEVICE void embed_rows(const Cta
 /// Poller, after launch_wait: stores this SM's share of the embeddings as words of `Resid`, from
 /// the table, because X is normed in place by then.
 template <class E, class Resid, class Cta> MEGALITH_DEVICE void publish_embedding(const Cta &cta) {
-  constexpr int kWords = E::kWidth / 2;
-  static_assert(Resid::Exchange::kWidth == kWords);
+  constexpr int kWords = Resid::Exchange::kOwn;
+  static_assert(2 * Resid::Exchange::kWidth == E::kWidth);
+  const int first = own_first<typename Resid::Exchange>(cta);
   const Share share = share_of<Cta>(cta.sm, kWords);
   platform::mark<platform::verb::Publish, Resid>();
   for (int row = 0; row < Cta::Config::kRows; ++row) {
     const bool live = cta.is_live(row);
     const unsigned char *source = live ? embedding_row<E>(cta, row) : nullptr;
     for (int i = share.first + cta.lane; i < share.end; i += 32) {
-      const uint32_t pair = live ? platform::ld_const<uint32_t>(source + 4 * i) : 0;
+      const uint32_t pair = live ? platform::ld_const<uint32_t>(source + 4 * (first + i)) : 0;
       publish<Resid>(cta, row, i, canonical_pair(pair));
     }
   }

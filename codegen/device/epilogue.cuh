@@ -35,7 +35,7 @@ MEGALITH_DEVICE float silu(float x) {
 /// Publishes r16(sum) as bf16 words: the raw q, k, v projections, or any linear layer.
 template <class L, class E, class Cta>
 MEGALITH_DEVICE void epilogue_words(const Cta &cta, int tile, const Fragment &sum) {
-  static_assert(E::Exchange::kWidth == L::kStrips);
+  static_assert(E::Exchange::kOwn == L::kStrips);
   platform::mark<platform::verb::Publish, E>();
   detail::each_word<L>(
       cta, tile, sum, Cta::Config::kRows, [&](int row, int strip, float low, float high) {
@@ -62,7 +62,7 @@ MEGALITH_DEVICE void epilogue_logits(const Cta &cta, int tile, const Fragment &s
 /// Before the residual add: waits for this SM's slice of the words of E (the residual that entered
 /// this layer) and puts it in S.
 template <class L, class E, class S, class Cta> MEGALITH_DEVICE void fetch_slice(const Cta &cta) {
-  static_assert(E::Exchange::kWidth == L::kStrips && S::kWidth == L::kUnit);
+  static_assert(E::Exchange::kOwn == L::kStrips && S::kWidth == L::kUnit);
   const int strips = slice_strips<L>(cta);
   platform::mark<platform::verb::Poll, E>();
   for (int i = cta.lane; i < Cta::Config::kRows * L::kUnit; i += 32) {
@@ -78,7 +78,7 @@ template <class L, class E, class S, class Cta> MEGALITH_DEVICE void fetch_slice
 /// r16(residual + r16(sum)): kept in S in place of the old residual, and published.
 template <class L, class E, class S, class Cta>
 MEGALITH_DEVICE void epilogue_residual(const Cta &cta, int tile, const Fragment &sum) {
-  static_assert(E::Exchange::kWidth == L::kStrips && S::kWidth == L::kUnit);
+  static_assert(E::Exchange::kOwn == L::kStrips && S::kWidth == L::kUnit);
   platform::mark<platform::verb::Publish, E>();
   detail::each_word<L>(
       cta, tile, sum, Cta::Config::kRows, [&](int row, int strip, float low, float high) {
@@ -97,7 +97,7 @@ MEGALITH_DEVICE void epilogue_residual(const Cta &cta, int tile, const Fragment 
 template <class L, class E, class Cta>
 MEGALITH_DEVICE void epilogue_glu(const Cta &cta, int tile, const Fragment &sum,
                                   const int32_t *pairs, int count) {
-  static_assert(E::Exchange::kWidth * 2 == L::kStrips && L::kUnit % 2 == 0,
+  static_assert(E::Exchange::kOwn * 2 == L::kStrips && L::kUnit % 2 == 0,
                 "a word's two strips belong to one SM");
   const int g = cta.lane / 4, column = 2 * (cta.lane % 4);
   const float low0 = detail::silu(round16(sum.v[0])) * round16(sum.v[2]);
@@ -131,7 +131,7 @@ MEGALITH_DEVICE void epilogue_down(const Cta &cta, int tile, const Fragment &sum
 /// pair row * TopK + slot. Dead rows have no pairs: m = 0.
 template <class L, class E, class S, class Y, int TopK, class Cta>
 MEGALITH_DEVICE void combine(const Cta &cta, const float *weights) {
-  static_assert(E::Exchange::kWidth == L::kStrips && S::kWidth == L::kUnit);
+  static_assert(E::Exchange::kOwn == L::kStrips && S::kWidth == L::kUnit);
   const int strips = slice_strips<L>(cta);
   platform::warp_sync();
   platform::mark<platform::verb::Publish, E>();
@@ -175,6 +175,11 @@ struct BestRanks {
   uint64_t row[2] = {0, 0};
 };
 
+/// Token of this rank's first logit.
+template <class L, class Cta> MEGALITH_DEVICE int first_token(const Cta &cta) {
+  return cta.rank * L::kOutputs;
+}
+
 /// As above, and keeps the best of the logits. Channels from kOutputs on, which are padding, never
 /// win.
 template <class L, int Buffer, class Cta>
@@ -184,9 +189,9 @@ MEGALITH_DEVICE void epilogue_head(const Cta &cta, int tile, const Fragment &sum
                        [&](int row, int strip, float low, float high) {
                          const int channel = 2 * (tile_first<L>(cta, tile) + strip);
                          uint64_t &rank = best.row[row % 2];
-                         rank = max_rank(rank, rank_of(low, channel));
+                         rank = max_rank(rank, rank_of(low, first_token<L>(cta) + channel));
                          if (channel + 1 < L::kOutputs)
-                           rank = max_rank(rank, rank_of(high, channel + 1));
+                           rank = max_rank(rank, rank_of(high, first_token<L>(cta) + channel + 1));
                        });
 }
 

@@ -19,6 +19,8 @@ inline constexpr uint32_t kEmptyWord = 0xFFFFFFFFu;
 template <int Buffer, int Count, int Width, int Sets> struct Words {
   static constexpr int kBuffer = Buffer, kCount = Count, kWidth = Width, kSets = Sets;
   static constexpr uint32_t kSetWords = Count * Width;
+  static constexpr bool kOfRanks = false; // ranks.cuh
+  static constexpr int kOwn = Width;      // words of a row that this rank stores
   static_assert(Sets >= 1 && Sets <= 3, "1: LaunchEdge; 2: in-launch; 3: crossing");
 };
 
@@ -28,7 +30,8 @@ template <int Id, class X> struct WordsEdge {
   using Exchange = X;
   static constexpr int kId = Id;
   static constexpr bool kIsProof = true; // a word that is there says so itself
-  static constexpr uint32_t kAge = 0;    // launches since the words were stored
+  static constexpr bool kOfRanks = X::kOfRanks;
+  static constexpr uint32_t kAge = 0; // launches since the words were stored
 };
 
 /// Base of an emitted edge between launches: an earlier one stored all words of X, this one only
@@ -47,6 +50,16 @@ template <class E> struct Previous : E {
   static_assert(E::Exchange::kSets == 3, "only crossing words outlive their launch");
 };
 
+/// Scope of the accesses to an exchange's words, on both sides.
+template <class X>
+inline constexpr platform::Scope kScopeOf =
+    X::kOfRanks ? platform::Scope::sys : platform::Scope::gpu;
+
+/// First word of a row that is of this rank's share.
+template <class X, class Cta> MEGALITH_DEVICE int own_first(const Cta &cta) {
+  return X::kOfRanks ? cta.rank * X::kOwn : 0;
+}
+
 /// Part of a range of words.
 struct Share {
   int first, end;
@@ -60,13 +73,17 @@ template <class Cta> MEGALITH_DEVICE Share share_of(int sm, int words) {
 }
 
 /// The set that launch n - age writes; age <= 2.
-template <class X, class Cta> MEGALITH_DEVICE uint32_t *set_of(const Cta &cta, uint32_t age) {
+template <class X, class Cta> MEGALITH_DEVICE uint32_t set_index(const Cta &cta, uint32_t age) {
   uint32_t set = 0;
   if constexpr (X::kSets == 2)
     set = (static_cast<uint32_t>(cta.n) - age) & 1;
   else if constexpr (X::kSets == 3)
     set = cta.n_mod_3 >= age ? cta.n_mod_3 - age : cta.n_mod_3 + 3 - age;
-  return static_cast<uint32_t *>(cta.template buffer<X::kBuffer>()) + set * X::kSetWords;
+  return set;
+}
+template <class X, class Cta> MEGALITH_DEVICE uint32_t *set_of(const Cta &cta, uint32_t age) {
+  return static_cast<uint32_t *>(cta.template buffer<X::kBuffer>()) +
+         set_index<X>(cta, age) * X::kSetWords;
 }
 
 namespace detail {
@@ -113,21 +130,49 @@ MEGALITH_DEVICE uint32_t float_word(float value) {
   return value != value ? 0x7FC00000u : float_to_bits(value);
 }
 
-/// Stores one word of this launch's set. One lane; `value` comes from pair_word or float_word.
+/// Stores one word of this launch's set, on all ranks if it is one of ranks. One lane; `word`
+/// counts from the rank's share; `value` comes from pair_word or float_word.
 template <class E, class Cta>
 MEGALITH_DEVICE void publish(const Cta &cta, int row, int word, uint32_t value) {
   static_assert(E::kAge == 0, "a launch writes its own set");
   using X = typename E::Exchange;
-  platform::st_relaxed<platform::Scope::gpu, uint32_t>(set_of<X>(cta, 0) + row * X::kWidth + word,
-                                                       value);
+  if constexpr (X::kOfRanks) {
+    const uint32_t place =
+        set_index<X>(cta, 0) * X::kSetWords + row * X::kWidth + own_first<X>(cta) + word;
+    // The own replica first: nobody is nearer. Then all others, each rank beginning with another.
+    MEGALITH_UNROLL_ALL
+    for (int i = 0; i < X::kRanks; ++i)
+      platform::st_relaxed<platform::Scope::sys, uint32_t>(
+          static_cast<uint32_t *>(
+              cta.template replica<X::kPeer>((cta.rank + i) & (X::kRanks - 1))) +
+              place,
+          value);
+  } else {
+    platform::st_relaxed<platform::Scope::gpu, uint32_t>(set_of<X>(cta, 0) + row * X::kWidth + word,
+                                                         value);
+  }
 }
 
-/// One lane waits for one word of E.
+/// After words [first, first + count) of rows have been polled. Test hook: what came from another
+/// rank has RanksArgs::hop_ns more to go, counted from when the last of the words was seen; words
+/// of this rank alone have not.
+template <class X, class Cta> MEGALITH_DEVICE void await_hop(const Cta &cta, int first, int count) {
+  if constexpr (X::kOfRanks) {
+    const int own = own_first<X>(cta);
+    if (cta.hop_ns == 0 || (first >= own && first + count <= own + X::kOwn))
+      return;
+    const uint64_t until = platform::now_ns() + cta.hop_ns;
+    while (platform::now_ns() < until)
+      ;
+  }
+}
+
+/// One lane waits for one word of E; `word` counts from the rank's share, which has no hop to go.
 template <class E, class Cta>
 MEGALITH_DEVICE uint32_t poll_word(const Cta &cta, int row, int word) {
   using X = typename E::Exchange;
-  const uint32_t *source = set_of<X>(cta, E::kAge) + row * X::kWidth + word;
-  uint32_t value = platform::ld_relaxed<platform::Scope::gpu, uint32_t>(source);
+  const uint32_t *source = set_of<X>(cta, E::kAge) + row * X::kWidth + own_first<X>(cta) + word;
+  uint32_t value = platform::ld_relaxed<kScopeOf<X>, uint32_t>(source);
   if constexpr (!E::kIsProof)
     return value;
   Patience patience;
@@ -135,7 +180,7 @@ MEGALITH_DEVICE uint32_t poll_word(const Cta &cta, int row, int word) {
     if (patience.lost(cta))
       platform::fail(cta.args.fault, E::kId, row * X::kWidth + word, value, cta.n);
     platform::poll_pause(source);
-    value = platform::ld_relaxed<platform::Scope::gpu, uint32_t>(source);
+    value = platform::ld_relaxed<kScopeOf<X>, uint32_t>(source);
   }
   return value;
 }
@@ -232,6 +277,7 @@ MEGALITH_DEVICE void poll_block(const Cta &cta, int first_row, int rows, int fir
   const uint32_t first = first_row * X::kWidth + first_word;
   const auto reciprocal = static_cast<uint32_t>(((uint64_t{1} << 32) + vectors - 1) / vectors);
   static_assert(E::kIsProof, "what an earlier launch wrote is fetched, not polled");
+  static_assert(!X::kOfRanks, "words of ranks are of system scope");
   platform::mark<platform::verb::Poll, E>();
   detail::poll_vectors(cta.args,
                        {set_of<X>(cta, E::kAge) + first, target, rows * vectors, vectors,

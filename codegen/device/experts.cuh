@@ -57,6 +57,7 @@ MEGALITH_DEVICE void poll_expert(const Cta &cta, int slot, const int32_t *pairs,
       [&](int i, const u32x4 &v) {
         platform::st_shared(X::row(cta, slot, i / kVectors) + 16 * (i % kVectors), v);
       });
+  await_hop<Exchange>(cta, 0, Exchange::kWidth);
   clear_behind<X, Exchange::kWidth>(cta, slot, count);
 }
 

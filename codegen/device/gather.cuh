@@ -63,7 +63,8 @@ MEGALITH_DEVICE void gather_words(const Cta &cta, int count, const uint32_t *bas
   gather_items<E, Batch>(
       cta, count, reinterpret_cast<const u32x4 *>(base), source,
       [](const u32x4 *p) {
-        return platform::ld_relaxed_v4<platform::Scope::gpu>(reinterpret_cast<const uint32_t *>(p));
+        return platform::ld_relaxed_v4<kScopeOf<typename E::Exchange>>(
+            reinterpret_cast<const uint32_t *>(p));
       },
       [](const u32x4 &v) { return !E::kIsProof || detail::arrived(v); }, take);
 }

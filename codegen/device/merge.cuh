@@ -28,7 +28,7 @@ template <class C, class E, class Cta>
 MEGALITH_DEVICE void merge_splits(const Cta &cta, const MergeTile &tile, int slot) {
   using S = AttentionShape<C>;
   static_assert(E::Exchange::kCount == C::kRows &&
-                E::Exchange::kWidth == C::kQHeads * C::kHeadDim / 2);
+                E::Exchange::kOwn == C::kQHeads * C::kHeadDim / 2);
   constexpr int kStride = S::kPartWords * 16, kEach = (S::kPartDim + 31) / 32;
   const unsigned char *splits = C::Mparts::row(cta, slot, 0);
   const bool mine = cta.lane < tile.splits;

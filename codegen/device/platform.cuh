@@ -92,6 +92,7 @@ struct Pace {
 struct Poll {
   static constexpr char kText[] = "wait";
   static constexpr char kOrder[] = "relaxed.gpu";
+  static constexpr char kOrderOfRanks[] = "relaxed.sys"; // of edges with kOfRanks
 };
 struct AwaitLaunch {
   static constexpr char kText[] = "wait";
@@ -104,6 +105,15 @@ struct FinishLaunch {
 struct Publish {
   static constexpr char kText[] = "signal";
   static constexpr char kOrder[] = "relaxed.gpu";
+  static constexpr char kOrderOfRanks[] = "relaxed.sys";
+};
+struct TellArmed {
+  static constexpr char kText[] = "signal";
+  static constexpr char kOrder[] = "release.sys";
+};
+struct AwaitArmed {
+  static constexpr char kText[] = "wait";
+  static constexpr char kOrder[] = "acquire.sys";
 };
 struct Rearm {
   static constexpr char kText[] = "rearm";

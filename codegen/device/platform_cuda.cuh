@@ -19,6 +19,11 @@
   extern "C" __global__ void __launch_bounds__(::megalith::kThreadsPerCta, 1)                      \
       name(const __grid_constant__ ::megalith::StepArgs<launches, layered> args)
 
+/// The same for one of `ranks` ranks with `peers` exchanges between them.
+#define MEGALITH_RANKS_KERNEL(name, ranks, peers)                                                  \
+  extern "C" __global__ void __launch_bounds__(::megalith::kThreadsPerCta, 1)                      \
+      name(const __grid_constant__ ::megalith::RanksArgs<ranks, peers> args)
+
 extern __shared__ __align__(128) unsigned char megalith_arena[];
 
 namespace megalith::platform {
@@ -204,6 +209,12 @@ template <Scope scope, class T> MEGALITH_DEVICE void st_relaxed(T *p, T value) {
   }
 }
 #undef MEGALITH_STRONG_STORE
+
+template <Scope scope, class T> MEGALITH_DEVICE void st_release(T *p, T value) {
+  static_assert(scope == Scope::sys && sizeof(T) == 4, "what ranks tell each other");
+  asm volatile("st.release.sys.global.b32 [%0], %1;" ::"l"(detail::global_address(p)), "r"(value)
+               : "memory");
+}
 
 template <Scope scope> MEGALITH_DEVICE void red_add_relaxed(uint32_t *p, uint32_t value) {
   if constexpr (scope == Scope::gpu)
@@ -547,8 +558,16 @@ MEGALITH_DEVICE void poll_pause(const void *) {}
 }
 
 template <class Verb, class Edge> MEGALITH_DEVICE void mark() {
-  asm volatile("// megalith %0 @%1 %2" ::"C"(Verb::kText), "C"(Edge::kName), "C"(Verb::kOrder)
-               : "memory");
+  if constexpr (requires {
+                  Verb::kOrderOfRanks;
+                  requires Edge::kOfRanks;
+                })
+    asm volatile("// megalith %0 @%1 %2" ::"C"(Verb::kText), "C"(Edge::kName),
+                 "C"(Verb::kOrderOfRanks)
+                 : "memory");
+  else
+    asm volatile("// megalith %0 @%1 %2" ::"C"(Verb::kText), "C"(Edge::kName), "C"(Verb::kOrder)
+                 : "memory");
 }
 MEGALITH_DEVICE void mark_end() {
   asm volatile("// megalith end" ::: "memory");

@@ -31,6 +31,17 @@
       ::megalith::kAbiVersion, #name, ::megalith::kThreadsPerCta, name, &::megalith::host::api};   \
   static void name##_loop(const ::megalith::StepArgs<launches, layered> &args)
 
+/// Opens a kernel of several ranks, likewise.
+#define MEGALITH_RANKS_KERNEL(name, ranks, peers)                                                  \
+  static void name##_rank(const ::megalith::RanksArgs<ranks, peers> &args);                        \
+  static void name(const ::megalith::LaunchArgs &args) {                                           \
+    name##_rank(reinterpret_cast<const ::megalith::RanksArgs<ranks, peers> &>(args));              \
+  }                                                                                                \
+  extern "C" __attribute__((visibility("default"), used))                                          \
+  const ::megalith::host::KernelRecord megalith_kernel_##name = {                                  \
+      ::megalith::kAbiVersion, #name, ::megalith::kThreadsPerCta, name, &::megalith::host::api};   \
+  static void name##_rank(const ::megalith::RanksArgs<ranks, peers> &args)
+
 namespace megalith::host {
 inline const HostApi *api = nullptr;
 } // namespace megalith::host
@@ -94,9 +105,14 @@ template <Scope> MEGALITH_DEVICE u32x4 ld_relaxed_v4(const uint32_t *p) {
   host::api->load_words(p, w);
   return {w[0], w[1], w[2], w[3]};
 }
-template <Scope, class T> MEGALITH_DEVICE void st_relaxed(T *p, T value) {
+template <Scope scope, class T> MEGALITH_DEVICE void st_relaxed(T *p, T value) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
-  host::api->store(p, sizeof(T), host::Order::relaxed, &value);
+  constexpr host::Order order = scope == Scope::sys ? host::Order::system : host::Order::relaxed;
+  host::api->store(p, sizeof(T), order, &value);
+}
+template <Scope, class T> MEGALITH_DEVICE void st_release(T *p, T value) {
+  static_assert(sizeof(T) == 4);
+  host::api->store(p, sizeof(T), host::Order::release, &value);
 }
 template <Scope> MEGALITH_DEVICE void red_add_relaxed(uint32_t *p, uint32_t value) {
   host::api->add(p, value, host::Order::relaxed);

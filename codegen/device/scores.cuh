@@ -32,7 +32,8 @@ template <class C, class Cta>
 MEGALITH_DEVICE void clear_state(const Cta &cta, const AttentionTile &tile,
                                  AttentionState<C> &state) {
   using S = AttentionShape<C>;
-  state.share = WarpShare::of(tile.rows * S::kGroup, cta.role_warp);
+  state.share =
+      WarpShare::of(tile.rows * S::kGroup, tile.rows * S::kGroup * C::kHeadRanks, cta.role_warp);
   MEGALITH_UNROLL_ALL
   for (int r = 0; r < S::kRounds; ++r) {
     MEGALITH_UNROLL_ALL

@@ -55,6 +55,7 @@ def Task_WordKind : Task_Enum<"WordKind", "atomic unit of an exchange and its pr
   I32EnumAttrCase<"Epoch", 1, "epoch">,       // b128 = 3 x fp32 + the launch's 32-bit epoch; never re-armed
   I32EnumAttrCase<"Plain", 2, "plain">,       // b32 that prove nothing: an earlier launch wrote them (launch edge)
   I32EnumAttrCase<"Triple", 3, "triple">,     // b128 = 3 x fp32 and nothing: epoch words of a launch edge
+  I32EnumAttrCase<"Number", 4, "number">,     // b32 = launch number + 1 or more: how far a rank has come
 ]>;
 def Task_WordKindAttr : Task_EnumAttr<Task_WordKind, "word_kind">;
 
@@ -98,9 +99,10 @@ def Task_AccessAttr : AttrDef<Task_Dialect, "Access"> {
     the tile's index in a stage's `reads` and `writes`. Units: elements of the buffer; for weights, rows are
     strips and columns are blocks of K. With `table`, `at` has a third result in front, the table's argument: the
     rectangle lies in the matrix or group of rows that table(argument) names (table(sm, argument) unless the
-    table is uniform). `set` names the set of an exchange (default current).
+    table is uniform). `set` names the set of an exchange (default current). With `own` columns of an exchange of ranks are
+    counted from where this rank's share begins.
 
-    Written `@buffer[row, col] rows x [cols] table @t previous`; d0 is the SM (or tile), d1.. the loops:
+    Written `@buffer[row, col] rows x [cols] table @t previous own`; d0 is the SM (or tile), d1.. the loops:
 
     ```
     @mid[0, d0 * 16 + d1 * 16] 8 x [16]       // 8 rows, 16 columns: this SM's m-tile
@@ -109,11 +111,17 @@ def Task_AccessAttr : AttrDef<Task_Dialect, "Access"> {
   }];
   let parameters = (ins "::mlir::FlatSymbolRefAttr":$buffer, "::mlir::AffineMapAttr":$at, "int64_t":$rows,
                         "::mlir::AffineMapAttr":$cols, OptionalParameter<"::mlir::FlatSymbolRefAttr">:$table,
-                        DefaultValuedParameter<"Set", "Set::Current">:$set);
+                        DefaultValuedParameter<"Set", "Set::Current">:$set,
+                        DefaultValuedParameter<"bool", "false">:$own);
+  let builders = [AttrBuilder<(ins "::mlir::FlatSymbolRefAttr":$buffer, "::mlir::AffineMapAttr":$at, "int64_t":$rows,
+                                   "::mlir::AffineMapAttr":$cols, "::mlir::FlatSymbolRefAttr":$table, "Set":$set),
+                              [{ return $_get($_ctxt, buffer, at, rows, cols, table, set, /*own=*/false); }]>];
   let hasCustomAssemblyFormat = 1;
   let extraClassDeclaration = [{
     /// The form inside the angle brackets, which ops print bare.
     static ::mlir::ParseResult parseBody(::mlir::AsmParser &parser, AccessAttr &access);
+    /// The same access of this rank's share, or as it is.
+    AccessAttr withOwn(bool isOwn) const;
     void printBody(::mlir::AsmPrinter &printer) const;
   }];
 }

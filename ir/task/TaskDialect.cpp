@@ -70,7 +70,8 @@ ParseResult AccessAttr::parseBody(AsmParser &parser, AccessAttr &access) {
   if (succeeded(parser.parseOptionalKeyword("table")) && parser.parseAttribute(table))
     return failure();
   Set set = succeeded(parser.parseOptionalKeyword("previous")) ? Set::Previous : Set::Current;
-  access = get(parser.getContext(), buffer, at, rows, cols, table, set);
+  bool isOwn = succeeded(parser.parseOptionalKeyword("own"));
+  access = get(parser.getContext(), buffer, at, rows, cols, table, set, isOwn);
   return success();
 }
 
@@ -84,6 +85,12 @@ void AccessAttr::printBody(AsmPrinter &printer) const {
     printer << " table " << getTable();
   if (getSet() == Set::Previous)
     printer << " previous";
+  if (getOwn())
+    printer << " own";
+}
+
+AccessAttr AccessAttr::withOwn(bool isOwn) const {
+  return get(getContext(), getBuffer(), getAt(), getRows(), getCols(), getTable(), getSet(), isOwn);
 }
 
 Attribute AccessAttr::parse(AsmParser &parser, Type) {

@@ -158,6 +158,14 @@ static LogicalResult verifyAccesses(Operation *op, ArrayAttr accesses) {
                                << access.getRows();
     if (access.getTable() && !expectDecl<TableOp>(op, access.getTable(), "a table"))
       return failure();
+    if (access.getOwn()) {
+      auto exchange = kernelOf(op).lookup<ExchangeOp>(access.getBuffer());
+      auto value = kernelOf(op).lookup<BufferOp>(access.getBuffer());
+      if (!(exchange && exchange.getPeers()) && !(value && value.getPeers()))
+        return op->emitOpError() << "expected " << access.getBuffer()
+                                 << " to be an exchange of ranks (peers), since a rank's own share "
+                                    "of it is meant";
+    }
     if (access.getSet() == Set::Previous) {
       auto exchange = kernelOf(op).lookup<ExchangeOp>(access.getBuffer());
       auto value = kernelOf(op).lookup<BufferOp>(access.getBuffer());
@@ -193,6 +201,24 @@ static LogicalResult verifyShape(Operation *op, ArrayRef<int64_t> shape, Type el
                              << "] has more";
   if (!element.isIntOrFloat())
     return op->emitOpError() << "expected an integer or float element type, but got " << element;
+  return success();
+}
+
+/// Pairs of a width and the ranks that share it.
+static LogicalResult verifyRankParts(Operation *op, std::optional<ArrayRef<int64_t>> parts,
+                                     int64_t cols) {
+  if (!parts)
+    return success();
+  int64_t sum = 0, ranks = kernelOf(op).getRanks();
+  bool isFine = parts->size() % 2 == 0;
+  for (size_t i = 0; isFine && i < parts->size(); i += 2) {
+    sum += (*parts)[i];
+    isFine = (*parts)[i] > 0 && (*parts)[i + 1] > 0 && ranks % (*parts)[i + 1] == 0;
+  }
+  if (!isFine || sum != cols)
+    return op->emitOpError() << "expected rank_parts to be pairs (columns, ranks that share them) "
+                                "of "
+                             << cols << " columns in all, but got [" << *parts << "]";
   return success();
 }
 
@@ -239,6 +265,14 @@ SmallVector<EdgeOp> KernelOp::edges() {
   return edges;
 }
 
+SmallVector<ExchangeOp> KernelOp::peerExchanges() {
+  SmallVector<ExchangeOp> peers;
+  for (auto exchange : getOps<ExchangeOp>())
+    if (exchange.getPeers())
+      peers.push_back(exchange);
+  return peers;
+}
+
 bool KernelOp::isAtRoleLevel() {
   return llvm::any_of(getOps<StageOp>(), [](StageOp stage) {
     return !stage.getBody().empty() && !stage.getBody().front().empty();
@@ -252,6 +286,11 @@ LogicalResult KernelOp::verify() {
     return emitOpError() << "expected 1 or 2 CTAs on an SM, but got " << getResidents();
   if (!llvm::is_contained({1, 2, 4, 8, 16}, getRows()))
     return emitOpError() << "expected a rows bucket of 1, 2, 4, 8 or 16, but got " << getRows();
+  if (!llvm::is_contained({1, 2, 4, 8}, getRanks()))
+    return emitOpError() << "expected 1, 2, 4 or 8 ranks, but got " << getRanks();
+  if (isLooping() && getRanks() > 1)
+    return emitOpError() << "expected one rank, since it loops over launches, but got "
+                         << getRanks();
   if (isLooping() != getLayered().has_value() || (isLooping() && *getLaunches() < 1))
     return emitOpError() << "expected launches, at least 1, and layered, or neither";
   return success();
@@ -304,6 +343,10 @@ LogicalResult BufferOp::verify() {
   if (getGuardAttr() && !expectDecl<EdgeOp>(*this, getGuardAttr(), "an edge"))
     return failure();
   bool isValue = getMutability() == Mutability::Value;
+  if (getPeers() && !isValue)
+    return emitOpError() << "expected only a value to become an exchange of ranks";
+  if (failed(verifyRankParts(*this, getRankParts(), cols())))
+    return failure();
   if (getSpace() == Space::Global && !isValue && !getSlot())
     return emitOpError() << "expected a global buffer to have a slot in LaunchArgs::buffer";
   if ((getCrossing() || getByLaunch()) && !isValue)
@@ -361,6 +404,10 @@ LogicalResult RingOp::verify() {
   return success();
 }
 
+int64_t ExchangeOp::shareCols() {
+  return getPeers() ? cols() / kernelOf(*this).getRanks() : cols();
+}
+
 int64_t ExchangeOp::wordsPerRow() {
   if (hasTriples())
     return llvm::divideCeil(cols(), 3) * 4;
@@ -377,12 +424,28 @@ LogicalResult ExchangeOp::verify() {
                              : isSelfValidating() ? "1 set (epochs tell uses apart)"
                                                   : "1 set (launches tell uses apart)")
                          << ", but got " << getSets();
-  if (!getElement().isF32() && (hasTriples() || !getElement().isBF16()))
+  if (getWord() == WordKind::Number) {
+    if (!getPeers() || !getElement().isInteger(32))
+      return emitOpError() << "expected numbers to be i32 and for ranks (peers)";
+  } else if (!getElement().isF32() && (hasTriples() || !getElement().isBF16())) {
     return emitOpError() << "expected element f32" << (hasTriples() ? "" : " or bf16")
                          << ", but got " << getElement();
+  }
   if (getElement().isBF16() && cols() % 2)
     return emitOpError() << "expected an even number of bf16 columns (two a word), but got "
                          << cols();
+  if (failed(verifyRankParts(*this, getRankParts(), cols())))
+    return failure();
+  if (getPeers()) {
+    int64_t ranks = kernelOf(*this).getRanks();
+    bool isWords = getWord() == WordKind::Sentinel || getWord() == WordKind::Number;
+    int64_t share = getElement().isBF16() ? 2 * ranks : ranks;
+    if (ranks < 2 || !isWords || cols() % share)
+      return emitOpError() << "expected several ranks to share an exchange of sentinel words or "
+                              "numbers in whole words, but got "
+                           << ranks << " rank(s) and " << cols() << " columns of "
+                           << stringifyWordKind(getWord()) << " words";
+  }
   auto edge = expectDecl<EdgeOp>(*this, getEdgeAttr(), "an edge");
   EdgeKind kind = isSelfValidating() ? EdgeKind::Words : EdgeKind::Launch;
   if (edge && edge.getKind() != kind)
@@ -546,7 +609,8 @@ LogicalResult RearmOp::verify() {
   auto exchange = expectDecl<ExchangeOp>(*this, getExchangeAttr(), "an exchange");
   if (exchange && exchange.getWord() != WordKind::Sentinel)
     return emitOpError() << "does not apply to " << getExchangeAttr() << ": "
-                         << (exchange.getWord() == WordKind::Epoch ? "epochs never repeat"
-                                                                   : "its words prove nothing");
+                         << (exchange.getWord() == WordKind::Epoch    ? "epochs never repeat"
+                             : exchange.getWord() == WordKind::Number ? "numbers never fall"
+                                                                      : "its words prove nothing");
   return success(exchange);
 }

@@ -38,11 +38,15 @@ def KernelOp : Task_Op<"kernel", [Symbol, SymbolTable, IsolatedFromAbove, NoTerm
     With `launches` the kernel loops: its stages, in order, once for each launch [0, launches) of a step, which then
     are not launches of the machine. Slots of LaunchArgs::buffer below `layered` hold what differs from launch to
     launch.
+
+    With `ranks` above 1 it is the kernel of any one of so many ranks: `sms`, shapes and places are of one rank, all run
+    the same program, and only exchanges with `peers` join them (docs/kernel-contract.md section 12).
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$kind, StrAttr:$target, Task_Int:$sms, Task_Int:$rows,
                        OptionalAttr<Task_Int>:$smem_bytes, DefaultValuedAttr<Task_Int, "1">:$residents,
                        UnitAttr:$trace,
-                       OptionalAttr<Task_Int>:$launches, OptionalAttr<Task_Int>:$layered);
+                       OptionalAttr<Task_Int>:$launches, OptionalAttr<Task_Int>:$layered,
+                       DefaultValuedAttr<Task_Int, "1">:$ranks);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     $sym_name $kind `target` $target `sms` $sms `rows` $rows (`smem` $smem_bytes^)? (`trace` $trace^)?
@@ -61,6 +65,8 @@ def KernelOp : Task_Op<"kernel", [Symbol, SymbolTable, IsolatedFromAbove, NoTerm
     bool isAtRoleLevel();
     /// Whether it loops over the launches of a step.
     bool isLooping() { return getLaunches().has_value(); }
+    /// Exchanges that ranks store to each other's replicas of, in the order of RankArgs::peer.
+    ::llvm::SmallVector<ExchangeOp> peerExchanges();
   }];
 }
 
@@ -101,6 +107,10 @@ def BufferOp : Task_DeclOp<"buffer"> {
     The source fills it before signal number u; a waiting role reads that filling after wait number u. Copy
     u % slots is meant. A buffer of one role needs no guard.
 
+    `peers` makes the exchange that takes a value's place one of ranks. `rank_parts` says what columns each rank has of
+    a value, output or exchange whose replicas differ: pairs (columns, ranks that have the same), the whole's parts in
+    order.
+
     `type` is the C++ type of a shared buffer in emitted source, with `$offset`, `$rows`, `$cols` and `$slots`
     for its own numbers (`"Part<$offset, $slots>"`). Absent: `Rows`, `WordRows` or bytes by element (codegen/README.md).
   }];
@@ -110,7 +120,8 @@ def BufferOp : Task_DeclOp<"buffer"> {
                        OptionalAttr<Task_Int>:$offset, OptionalAttr<StrAttr>:$alias, UnitAttr:$crossing, UnitAttr:$by_launch,
                        OptionalAttr<StrAttr>:$checkpoint,
                        DefaultValuedAttr<Task_Int, "0">:$layer_offset,
-                       OptionalAttr<FlatSymbolRefAttr>:$guard, OptionalAttr<StrAttr>:$type);
+                       OptionalAttr<FlatSymbolRefAttr>:$guard, OptionalAttr<StrAttr>:$type,
+                       UnitAttr:$peers, OptionalAttr<DenseI64ArrayAttr>:$rank_parts);
   let assemblyFormat = "$sym_name $shape $element $space $mutability attr-dict";
   let builders = [OpBuilder<(ins "::llvm::StringRef":$name, "::llvm::ArrayRef<int64_t>":$shape,
                                  "::mlir::Type":$element, "Space":$space, "Mutability":$mutability)>];
@@ -132,11 +143,13 @@ def WeightsOp : Task_DeclOp<"weights"> {
     `n` output rows (gate/up: both counted) and `k` columns of the unsharded, unpadded matrix, in the strip
     layout of docs/kernel-contract.md. `checkpoint` names the tensors it is packed from, with `{layer}` and
     `{expert}` placeholders; gate/up has two, and rows of several tensors follow one another. `layer_offset` is 1
-    when they belong to the layer after the launch's own.
+    when they belong to the layer after the launch's own. `rank_rows`: rows of each tensor that one rank has, where
+    ranks divide them; `n` then counts one rank's.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Task_Int:$n, Task_Int:$k, Task_Int:$slot,
                        DefaultValuedAttr<Task_Int, "1">:$experts, Task_PairingAttr:$pairing,
-                       StrArrayAttr:$checkpoint, DefaultValuedAttr<Task_Int, "0">:$layer_offset);
+                       StrArrayAttr:$checkpoint, DefaultValuedAttr<Task_Int, "0">:$layer_offset,
+                       OptionalAttr<DenseI64ArrayAttr>:$rank_rows);
   let assemblyFormat = "$sym_name `n` $n `k` $k `slot` $slot $pairing $checkpoint attr-dict";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
@@ -169,15 +182,24 @@ def ExchangeOp : Task_DeclOp<"exchange"> {
     writes reads, 3 when the next launch reads too (crossing). Epoch words need one set. Bulk copies never touch
     words that prove themselves. `edge` is the words edge whose producers write it. Plain and triple words prove
     nothing: their edge is a launch edge, one kernel writes them and others read them in later launches, one set.
+
+    With `peers` every rank has a replica: a word is stored to all of them, each rank stores the columns of its share,
+    [rank * cols / ranks, (rank + 1) * cols / ranks), and polls its own replica. Numbers (peers only) say how far a rank
+    has come: launch number + 1, one set, never emptied, and a later one says as much. `rank_parts`: as of a buffer.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, DenseI64ArrayAttr:$shape, TypeAttr:$element,
-                       Task_WordKindAttr:$word, Task_Int:$sets, Task_Int:$slot, FlatSymbolRefAttr:$edge);
+                       Task_WordKindAttr:$word, Task_Int:$sets, Task_Int:$slot, FlatSymbolRefAttr:$edge,
+                       UnitAttr:$peers, OptionalAttr<DenseI64ArrayAttr>:$rank_parts);
   let assemblyFormat = "$sym_name $shape $element $word `sets` $sets `slot` $slot `edge` $edge attr-dict";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     bool isCrossing() { return getSets() == 3; }
     /// Whether its words prove themselves; else an earlier launch wrote them.
-    bool isSelfValidating() { return getWord() == WordKind::Sentinel || getWord() == WordKind::Epoch; }
+    bool isSelfValidating() {
+      return getWord() == WordKind::Sentinel || getWord() == WordKind::Epoch || getWord() == WordKind::Number;
+    }
+    /// Columns that one rank stores.
+    int64_t shareCols();
     /// Whether three fp32 share a b128 word.
     bool hasTriples() { return getWord() == WordKind::Epoch || getWord() == WordKind::Triple; }
     int64_t rows() { return getShape()[0]; }

@@ -56,7 +56,13 @@ class ChooseTiles : public megalith::impl::ChooseTilesBase<ChooseTiles> {
       cols.push_back(total - tile * width);
     return AccessAttr::get(context, access.getBuffer(), affineMapAttr({row, tile * width}, context),
                            access.getRows(), affineMapAttr(cols, context), access.getTable(),
-                           access.getSet());
+                           access.getSet(), isOfRanks(access));
+  }
+
+  /// Slices of what ranks exchange are of a rank's share.
+  bool isOfRanks(AccessAttr access) {
+    auto value = getOperation().lookup<BufferOp>(access.getBuffer());
+    return value && value.getPeers();
   }
 
   /// `what` is a unit's name; `channels` are those of one.
@@ -137,7 +143,8 @@ class ChooseTiles : public megalith::impl::ChooseTilesBase<ChooseTiles> {
   void sliceEmbed(StageOp stage) {
     KernelOp kernel = getOperation();
     auto access = cast<AccessAttr>(stage.getWrites()[0]);
-    int64_t pairs = kernel.lookup<BufferOp>(access.getBuffer()).cols() / 2;
+    int64_t ranks = isOfRanks(access) ? kernel.getRanks() : 1;
+    int64_t pairs = kernel.lookup<BufferOp>(access.getBuffer()).cols() / ranks / 2;
     int64_t unit = llvm::divideCeil(pairs, kernel.getSms());
     setSlices(stage, unit, pairs, "word", 2);
     stage.setWritesAttr(ArrayAttr::get(&getContext(), {columns(access, 2 * unit, 2 * pairs)}));

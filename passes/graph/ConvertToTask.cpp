@@ -573,7 +573,8 @@ class ConvertToTask : public megalith::impl::ConvertToTaskBase<ConvertToTask> {
                                  builder.getStringAttr(target), builder.getI64IntegerAttr(sms),
                                  builder.getI64IntegerAttr(*rows), /*smem_bytes=*/IntegerAttr(),
                                  /*residents=*/builder.getI64IntegerAttr(1), /*trace=*/UnitAttr(),
-                                 /*launches=*/IntegerAttr(), /*layered=*/IntegerAttr());
+                                 /*launches=*/IntegerAttr(), /*layered=*/IntegerAttr(),
+                                 /*ranks=*/builder.getI64IntegerAttr(1));
       kernel.getBody().emplaceBlock();
       mergeReasons(kernel, function);
       if (failed(Converter(function, kernel, *rows).run()))

@@ -42,9 +42,9 @@ FlatSymbolRefAttr StageBuilder::weights(StringRef name, int64_t n, int64_t k, in
                                         Pairing pairing, ArrayRef<StringRef> checkpoint,
                                         bool isNext) {
   std::string symbol = unique(name);
-  auto op = WeightsOp::create(builder, kernel.getLoc(), symbol, n, k, nextSlot++, experts, pairing,
-                              builder.getStrArrayAttr(checkpoint));
-  op.setLayerOffset(isNext);
+  WeightsOp::create(builder, kernel.getLoc(), symbol, n, k, nextSlot++, experts, pairing,
+                    builder.getStrArrayAttr(checkpoint), /*layer_offset=*/isNext,
+                    /*rank_rows=*/DenseI64ArrayAttr());
   return FlatSymbolRefAttr::get(builder.getContext(), symbol);
 }
 

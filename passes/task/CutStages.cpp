@@ -82,7 +82,7 @@ struct CutStages : megalith::impl::CutStagesBase<CutStages> {
                          from.getSmsAttr(), from.getRowsAttr(), /*smem_bytes=*/IntegerAttr(),
                          /*residents=*/builder.getI64IntegerAttr(1), /*trace=*/UnitAttr(),
                          /*launches=*/IntegerAttr(),
-                         /*layered=*/IntegerAttr());
+                         /*layered=*/IntegerAttr(), from.getRanksAttr());
     kernel.getBody().emplaceBlock();
     builder.setInsertionPointToStart(&kernel.getBody().front());
 

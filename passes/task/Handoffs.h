@@ -48,6 +48,8 @@ inline constexpr llvm::StringLiteral kAttentionDone = "attention_done", kMergeDo
 inline constexpr llvm::StringLiteral kComplete = "complete", kLaunched = "launched",
                                      kProducerOver = "producer_over", kPollerOver = "poller_over",
                                      kConsumerOver = "consumer_over", kDenseDone = "dense_done";
+/// Exchange of ranks: this SM has emptied its share of what the next launch stores.
+inline constexpr llvm::StringLiteral kArmed = "armed";
 } // namespace names
 
 /// Every buffer of the kernel, in the order in which they are laid out.

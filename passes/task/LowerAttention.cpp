@@ -40,7 +40,10 @@ void KernelLowering::declareAttention(StageOp stage) {
                                  << llvm::format("%.8ef", configFloat(stage, "eps").value_or(0))
                                  << ", " << llvm::format("%.8ef", *configFloat(stage, "scale"))
                                  << ", " << pages << ", " << (ropeDim ? buffer("inv_freq") : "-1")
-                                 << ", " << buffer("q_gain") << ", " << buffer("k_gain") << ">";
+                                 << ", " << buffer("q_gain") << ", " << buffer("k_gain");
+  if (std::optional<int64_t> sharing = configInt(stage, "head_ranks"))
+    llvm::raw_string_ostream(base) << ", " << *sharing;
+  base += ">";
   set(stage, "base", base);
   setSymbol(stage, "QkvIn", names::kQkvIn);
   setSymbol(stage, "Query", names::kQuery);

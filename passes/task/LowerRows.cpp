@@ -13,10 +13,11 @@ LogicalResult KernelLowering::lowerEmbed(StageOp stage) {
   auto read = cast<AccessAttr>(stage.getReads()[0]);
   auto write = cast<AccessAttr>(stage.getWrites()[0]);
   StringRef table = read.getBuffer().getValue(), out = write.getBuffer().getValue();
-  int64_t hidden = *configInt(stage, "hidden"), sms = kernel.getSms();
+  int64_t sms = kernel.getSms();
   if (!exchange(out))
     return stage.emitOpError() << "expected to write an exchange";
-  set(stage, "base", "Embedding<" + table + ", " + Twine(hidden) + ">");
+  set(stage, "base", "Embedding<" + table + ", " + Twine(*configInt(stage, "hidden")) + ">");
+  int64_t hidden = exchange(out).shareCols();
   stage.removeSmsAttr(); // the share is that of all SMs
   int64_t share = 2 * llvm::alignTo(llvm::divideCeil(hidden / 2, sms), 8);
   SmallVector<AffineExpr> cols = {c(share)};
@@ -34,6 +35,8 @@ LogicalResult KernelLowering::lowerEmbed(StageOp stage) {
 // What every role leaves when it is over with a launch of a looping kernel, so that the epilogue,
 // which has the longest until it is needed again, can say so for the SM.
 void KernelLowering::lowerLaunchEnd(StageOp stage) {
+  if (!kernel.isLooping())
+    return lowerRanksEnd(stage);
   Steps(stage, Role::Producer).signal(names::kProducerOver);
   Steps consumer(stage, Role::Consumer), poller(stage, Role::Poller);
   if (isAliased()) { // before the next launch's projections overwrite the rows

@@ -183,6 +183,8 @@ void KernelLowering::prologue(Steps &steps) {
   for (auto exchange : kernel.getOps<ExchangeOp>())
     if (exchange.getWord() == WordKind::Sentinel)
       RearmOp::create(steps.builder(), exchange.getLoc(), ref(exchange.getSymName()));
+  if (kernel.getRanks() > 1)
+    tellArmed(steps);
   if (!kernel.isLooping())
     LaunchDependentsOp::create(steps.builder(), kernel.getLoc());
 }
@@ -213,9 +215,12 @@ bool KernelLowering::isAliased() {
 
 AccessAttr KernelLowering::rectangle(StringRef buffer, ArrayRef<AffineExpr> at, int64_t rows,
                                      ArrayRef<AffineExpr> cols, StringRef table, task::Set set) {
+  // Of an exchange of ranks roles poll all, or what varies with the SM: of this rank's share.
+  ExchangeOp words = exchange(buffer);
+  bool isOwn = words && words.getPeers() && at.back().isFunctionOfDim(0);
   return AccessAttr::get(context, ref(buffer), affineMapAttr(at, context), rows,
                          affineMapAttr(cols, context),
-                         table.empty() ? FlatSymbolRefAttr() : ref(table), set);
+                         table.empty() ? FlatSymbolRefAttr() : ref(table), set, isOwn);
 }
 
 AccessAttr KernelLowering::whole(StringRef buffer) {

@@ -126,6 +126,11 @@ private:
   /// The poller's launch_wait, re-arming and launch_dependents, the last not in a looping
   /// kernel.
   void prologue(Steps &steps);
+  // LowerRanks.cpp
+  /// After re-arming: tells all ranks so.
+  void tellArmed(Steps &steps);
+  /// The end of a launch of several ranks.
+  void lowerRanksEnd(StageOp stage);
   /// Do later buffers share the bytes of attention's?
   bool isAliased();
 

@@ -36,11 +36,19 @@ struct Use {
   bool isKnown() const {
     return hasStaticTiles(stage) || access.getAt().getValue().getNumDims() == 0;
   }
-  /// By tile.
+  /// By tile; where ranks have shares of their own, those of all ranks, rank by rank.
   SmallVector<Rectangle> rectangles() const {
     SmallVector<Rectangle> all;
-    for (int64_t tile = 0, count = tiles(); tile < count; ++tile)
-      all.push_back(rectangleAt(access, tile));
+    auto kernel = stage->getParentOfType<KernelOp>();
+    int64_t ranks = access.getOwn() ? kernel.getRanks() : 1;
+    int64_t share =
+        access.getOwn() ? kernel.lookup<BufferOp>(access.getBuffer()).cols() / ranks : 0;
+    for (int64_t rank = 0; rank < ranks; ++rank)
+      for (int64_t tile = 0, count = tiles(); tile < count; ++tile) {
+        Rectangle rect = rectangleAt(access, tile);
+        rect.col += rank * share;
+        all.push_back(rect);
+      }
     return all;
   }
 };
@@ -283,9 +291,10 @@ struct MaterializeExchanges : megalith::impl::MaterializeExchangesBase<Materiali
     OpBuilder builder(value);
     bool isByLaunch = value.getByLaunch();
     const int64_t sets = isByLaunch ? 1 : value.getCrossing() ? 3 : 2;
-    auto exchange = ExchangeOp::create(
-        builder, value.getLoc(), value.getSymName(), value.getShape(), value.getElement(),
-        isByLaunch ? WordKind::Plain : WordKind::Sentinel, sets, *slot, edge);
+    auto exchange =
+        ExchangeOp::create(builder, value.getLoc(), value.getSymName(), value.getShape(),
+                           value.getElement(), isByLaunch ? WordKind::Plain : WordKind::Sentinel,
+                           sets, *slot, edge, value.getPeers(), value.getRankPartsAttr());
     std::string because;
     ArrayAttr pollers = pollersOf(value, because);
     auto words = declareEdge(kernel, edge, isByLaunch ? EdgeKind::Launch : EdgeKind::Words,

@@ -89,11 +89,11 @@ struct MergeLaunches : megalith::impl::MergeLaunchesBase<MergeLaunches> {
 
     int64_t launches = parts.back().end;
     OpBuilder builder(first);
-    auto step = KernelOp::create(builder, first.getLoc(), builder.getStringAttr("step"),
-                                 builder.getStringAttr("step"), first.getTargetAttr(),
-                                 first.getSmsAttr(), first.getRowsAttr(), IntegerAttr(),
-                                 /*residents=*/builder.getI64IntegerAttr(1), /*trace=*/UnitAttr(),
-                                 builder.getI64IntegerAttr(launches), builder.getI64IntegerAttr(0));
+    auto step = KernelOp::create(
+        builder, first.getLoc(), builder.getStringAttr("step"), builder.getStringAttr("step"),
+        first.getTargetAttr(), first.getSmsAttr(), first.getRowsAttr(), IntegerAttr(),
+        /*residents=*/builder.getI64IntegerAttr(1), /*trace=*/UnitAttr(),
+        builder.getI64IntegerAttr(launches), builder.getI64IntegerAttr(0), first.getRanksAttr());
     step.getBody().emplaceBlock();
     builder = OpBuilder::atBlockEnd(&step.getBody().front());
     for (const Part &part : parts)

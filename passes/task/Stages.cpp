@@ -136,7 +136,7 @@ static ArrayRef<Key> keysOf(StageKind kind) {
       {"inv_freq", Symbol},    {"qk_norm", Choice, true, "none head"},
       {"eps", Float},          {"q_gain", Symbol},
       {"k_gain", Symbol},      {"max_positions", Int},
-      {"merge_parts", Int}};
+      {"merge_parts", Int},    {"head_ranks", Int}};
   static constexpr Key kMerge[] = {
       {"q_heads", Int, true}, {"head_dim", Int, true}, {"merge_parts", Int}};
   static constexpr Key kTopK[] = {{"experts", Int, true},

@@ -75,14 +75,21 @@ void Steps::refill(StringRef buffer) {
 
 void Steps::compute(const Twine &callee, Args args, Accesses reads, Accesses writes,
                     StringRef result, bool readsRing) {
-  ComputeOp::create(ops, loc, ops.getStringAttr(callee), strings(args), array(reads), array(writes),
+  // A rank stores nothing but its share.
+  auto kernel = ops.getInsertionBlock()->getParentOp()->getParentOfType<KernelOp>();
+  SmallVector<AccessAttr> stored;
+  for (AccessAttr write : writes) {
+    auto exchange = kernel.lookup<ExchangeOp>(write.getBuffer());
+    stored.push_back(write.withOwn(exchange && exchange.getPeers()));
+  }
+  ComputeOp::create(ops, loc, ops.getStringAttr(callee), strings(args), array(reads), array(stored),
                     readsRing ? ref(names::kRing) : FlatSymbolRefAttr(), optional(result));
 }
 
 void Steps::poll(const Twine &callee, Args args, StringRef edge, AccessAttr read,
                  AccessAttr write) {
   PollOp::create(ops, loc, ops.getStringAttr(callee), strings(args), ref(edge), array(read),
-                 array(write));
+                 array(write ? Accesses(write) : Accesses()));
 }
 
 void Steps::copy(const Twine &callee, Args args, AccessAttr source) {

@@ -73,7 +73,8 @@ bool Globals::visit(const Site &site, size_t level) {
     return true;
   }
   if (level == site.loops.size()) {
-    touch(site, clipped(site, site.access->at(dims.data())));
+    touch(site, clipped(site, site.access->at(dims.data(), program.ranks - 1,
+                                              program.globals[site.access->decl].share)));
     return true;
   }
   const int64_t trips = program.tripsOf(*site.loops[level], valuation, dims.data());
@@ -113,6 +114,8 @@ std::optional<Rect> Globals::join(const Site &site, size_t level) {
     reached[program.stateOf(site.instr->launch, site.access->decl)] = true;
   if (isKnown)
     rect = isBoundsOnly(site) ? nest.hull(dims.data()) : nest.join(dims.data());
+  if (rect && site.access->attr.getOwn())
+    rect->col += (program.ranks - 1) * global.share; // the last rank's is the farthest
   if (rect)
     rect = clipped(site, *rect);
   dims.resize(level + 1);

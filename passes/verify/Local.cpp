@@ -49,6 +49,7 @@ void Local::reset(int64_t newSm) {
   for (LaunchState &launch : launches) {
     launch = {};
     launch.rearmed.assign(program.globals.size(), 0);
+    launch.rearmedBy.assign(program.globals.size(), {-1, 0});
   }
   summary = {};
 }
@@ -177,6 +178,7 @@ void Local::act(Thread &thread, const Instr &instr) {
   case Instr::Rearm:
     requireLaunchWait(thread, instr, "re-arming a set");
     ++launches[instr.launch].rearmed[instr.exchange];
+    launches[instr.launch].rearmedBy[instr.exchange] = {thread.role, thread.clock[thread.role]};
     return;
   case Instr::LaunchWait: {
     uint32_t &first = launches[instr.launch].waited[thread.role];
@@ -226,6 +228,8 @@ void Local::act(Thread &thread, const Instr &instr) {
   for (const Access &touched : program.accessesOf(instr))
     if (touched.isShared && touched.isWrite)
       access(thread, instr, touched);
+  if (instr.publishes && program.ranks > 1)
+    checkArmed(thread, instr);
   if (instr.publishes)
     summary.events[thread.role].push_back(event(thread, instr, /*isPoll=*/false));
   // Whether such a store is empty depends on the SM: Globals.h looks at each.

@@ -85,6 +85,7 @@ private:
     std::optional<Clock> done;    ///< what was known at launch_done
     int64_t dones = 0;            ///< launch_done steps
     std::vector<int64_t> rearmed; ///< by global
+    std::vector<std::pair<int, uint32_t>> rearmedBy; ///< by global: role, and its clock then
     int64_t dependentsLaunched = 0;
   };
   /// One access to shared memory.
@@ -126,6 +127,7 @@ private:
   bool waitForLaunch(Thread &thread, const Instr &instr);
   void endLaunch(Thread &thread, const Instr &instr);
   void pollWords(Thread &thread, const Instr &instr);
+  void checkArmed(const Thread &thread, const Instr &instr);
   Event event(const Thread &thread, const Instr &instr, bool isPoll);
   void checkEnds();
   void checkLaunch(int index);

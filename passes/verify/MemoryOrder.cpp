@@ -96,6 +96,11 @@ constexpr Texts kBulk = {"cp.async.bulk.shared::cluster.global.mbarrier::complet
 constexpr Texts kLoadWord = {"ld.relaxed.gpu.global.b32", "ld.relaxed.gpu.global.v4.b32",
                              "ld.relaxed.gpu.global.b128"};
 constexpr Texts kStoreWord = {"st.relaxed.gpu.global.b32", "st.relaxed.gpu.global.b128"};
+// Of several ranks.
+constexpr Texts kLoadWordOfRanks = {"ld.relaxed.sys.global.b32", "ld.relaxed.sys.global.v4.b32"};
+constexpr Texts kStoreWordOfRanks = {"st.relaxed.sys.global.b32"};
+constexpr Texts kLoadNumber = {"ld.acquire.sys.global"};
+constexpr Texts kStoreNumber = {"st.release.sys.global"};
 // Polled words go to shared memory, and warps vote on them.
 constexpr Texts kFetch = {"mbarrier.expect_tx.relaxed.cta", "cp.async.bulk.shared::cluster.global"};
 constexpr Texts kAwait = {"ld.acquire.gpu.global", "griddepcontrol.wait"};
@@ -111,6 +116,10 @@ constexpr Emitted kEmitted[] = {
     {EdgeKind::Bytes, "pace", "relaxed.cta", kTryWait, {}},
     {EdgeKind::Words, "wait", "relaxed.gpu", kLoadWord, {}},
     {EdgeKind::Words, "signal", "relaxed.gpu", kStoreWord, {}},
+    {EdgeKind::Words, "wait", "relaxed.sys", kLoadWordOfRanks, {}},
+    {EdgeKind::Words, "signal", "relaxed.sys", kStoreWordOfRanks, {}},
+    {EdgeKind::Words, "wait", "acquire.sys", kLoadNumber, {}},
+    {EdgeKind::Words, "signal", "release.sys", kStoreNumber, {}},
     // What an earlier launch wrote is read as words or brought by bulk copies.
     {EdgeKind::Launch, "wait", "relaxed.gpu", kLoadWord, kFetch},
     {EdgeKind::Launch, "signal", "relaxed.gpu", kStoreWord, {}},
@@ -141,7 +150,9 @@ bool order::gives(EdgeKind kind, Order order) {
   case EdgeKind::Bytes:
     return order == Order::Barrier || order == Order::Bytes;
   case EdgeKind::Words:
-    return order == Order::Words;
+    // Those of ranks are of system scope; numbers, which release and acquire, say that a set was
+    // emptied before another rank stores to it (Ranks.cpp).
+    return order == Order::Words || order == Order::WordsOfRanks || order == Order::Acknowledged;
   case EdgeKind::Launch:
     return order == Order::LaunchBoundary;
   case EdgeKind::Launches:

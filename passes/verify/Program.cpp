@@ -17,7 +17,8 @@ llvm::StringRef Program::nameOf(Operation *decl) {
 }
 
 Program::Program(KernelOp kernel)
-    : kernel(kernel), sms(kernel.getSms()), isLooping(kernel.isLooping()) {
+    : kernel(kernel), sms(kernel.getSms()), ranks(kernel.getRanks()),
+      isLooping(kernel.isLooping()) {
   declare();
   chooseLaunches();
   for (; launch < static_cast<int>(launches.size()); ++launch) {
@@ -94,7 +95,13 @@ void Program::declare() {
               return int(globals.size()) - 1;
             })
             .Case([&](ExchangeOp op) {
-              globals.push_back({Global::Exchange, op, op.rows(), op.cols()});
+              globals.push_back({.kind = Global::Exchange,
+                                 .op = op,
+                                 .rows = op.rows(),
+                                 .cols = op.cols(),
+                                 .isOfRanks = op.getPeers(),
+                                 .isNumbers = op.getWord() == WordKind::Number,
+                                 .share = op.shareCols()});
               return int(globals.size()) - 1;
             })
             .Case([&](WeightsOp op) {

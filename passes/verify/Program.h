@@ -49,6 +49,9 @@ struct Global {
   mlir::Operation *op;
   int64_t rows, cols;
   task::Mutability mutability = task::Mutability::Immutable; ///< of a buffer
+  bool isOfRanks = false; ///< an exchange: a word is stored to the replicas of all ranks
+  bool isNumbers = false; ///< an exchange of ranks: how far each SM of each has come
+  int64_t share = 0;      ///< columns of a rank
 };
 
 /// A rectangle that an op touches, as a function of (SM, loop indices).
@@ -69,6 +72,13 @@ struct Access {
 
   Rect at(const int64_t *dims) const {
     return {row.eval(dims), height, col.eval(dims), evalLeast(widths, dims)};
+  }
+  /// The same on a rank, whose share of an exchange the access may mean.
+  Rect at(const int64_t *dims, int64_t rank, int64_t share) const {
+    Rect rect = at(dims);
+    if (attr.getOwn())
+      rect.col += rank * share;
+    return rect;
   }
   bool isCurrent() const { return attr.getSet() == task::Set::Current; }
   /// Whether the place or size may change with a dimension.
@@ -128,7 +138,7 @@ public:
   explicit Program(task::KernelOp kernel);
 
   task::KernelOp kernel;
-  int64_t sms;
+  int64_t sms, ranks; ///< SMs of a rank
   std::vector<Edge> edges;
   std::vector<Ring> rings;
   std::vector<Shared> shared;

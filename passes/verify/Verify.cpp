@@ -73,6 +73,19 @@ static LogicalResult verifyPlaces(KernelOp kernel) {
   return result;
 }
 
+// Ranks that exchange words tell each other when they may.
+static LogicalResult verifyRanks(KernelOp kernel) {
+  SmallVector<ExchangeOp> peers = kernel.peerExchanges();
+  int64_t numbers = llvm::count_if(
+      peers, [](ExchangeOp exchange) { return exchange.getWord() == WordKind::Number; });
+  if (numbers == (kernel.getRanks() > 1))
+    return success();
+  return kernel.emitOpError() << "expected one exchange of numbers, through which "
+                              << kernel.getRanks()
+                              << " ranks tell each other that they have re-armed, but got "
+                              << numbers;
+}
+
 namespace {
 
 /// Proves one kernel case by case. SMs with equal signatures share a run, in whatever case.
@@ -135,10 +148,10 @@ private:
   /// Where the SMs stand whose polls do not all pass.
   std::vector<Standing> standings(const Words &words, Local &local) {
     std::vector<Standing> standings;
-    for (int64_t sm = 0; sm < program.sms; ++sm) {
+    for (int64_t sm = 0; sm < program.ranks * program.sms; ++sm) { // through all ranks
       if (words.isDone(sm))
         continue;
-      local.run(sm, kMaxStepsOfAll, &words.passed(sm));
+      local.run(sm % program.sms, kMaxStepsOfAll, &words.passed(sm));
       if (std::optional<Standing> standing = local.standing())
         standings.push_back(*standing);
     }
@@ -154,7 +167,7 @@ private:
 LogicalResult verify::verifyKernel(KernelOp kernel, int randomCases) {
   if (!kernel.isAtRoleLevel())
     return kernel.emitOpError() << "has no role regions to prove; run task-lower-to-roles first";
-  if (failed(verifyArrivals(kernel)) || failed(verifyPlaces(kernel)))
+  if (failed(verifyArrivals(kernel)) || failed(verifyPlaces(kernel)) || failed(verifyRanks(kernel)))
     return failure();
   Proof proof(kernel);
   if (failed(proof.prove(Valuation::largest())))
@@ -255,10 +268,10 @@ LogicalResult verify::verifyPlan(ModuleOp module, int randomCases) {
       auto [it, isNew] = exchanges.try_emplace(exchange.getSymName(), exchange);
       ExchangeOp other = it->second;
       if (exchange.getShape() != other.getShape() || exchange.getWord() != other.getWord() ||
-          exchange.getElement() != other.getElement())
+          exchange.getElement() != other.getElement() || exchange.getPeers() != other.getPeers())
         result = exchange.emitOpError()
                  << "expected @" << exchange.getSymName()
-                 << " with the same shape, words and element as in the plan's other kernels";
+                 << " with the same shape, words, element and peers as in the plan's other kernels";
     }
   for (auto kernel : module.getOps<KernelOp>()) {
     SymbolTable names(kernel); // a look-up without it walks the kernel

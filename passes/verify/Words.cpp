@@ -11,20 +11,22 @@ bool Words::publishes(const Access &access) const {
 }
 
 Words::Words(const Program &program, ArrayRef<const Summary *> runs, Faults &faults)
-    : program(program), faults(faults), exchanges(program.launches.size() * program.globals.size()),
+    : program(program), faults(faults),
+      exchanges(program.ranks * program.launches.size() * program.globals.size()),
       launches(program.launches.size()) {
-  for (auto [sm, run] : llvm::enumerate(runs)) {
-    sms.push_back({run});
-    for (int role = 0; role < kRoles; ++role)
-      threads.push_back({.sm = static_cast<int64_t>(sm), .role = role});
-  }
+  for (int64_t rank = 0; rank < program.ranks; ++rank)
+    for (const Summary *run : runs) {
+      for (int role = 0; role < kRoles; ++role)
+        threads.push_back({.sm = static_cast<int64_t>(sms.size()), .role = role});
+      sms.push_back({run});
+    }
   for (Thread &thread : threads) {
     queue.push_back(&thread);
     for (const Event &event : eventsOf(thread))
       if (const Instr &instr = program.code[thread.role][event.instr]; !event.isPoll)
         for (const Access &access : program.accessesOf(instr))
           if (publishes(access))
-            ++exchanges[program.stateOf(instr.launch, access.decl)].publicationsLeft;
+            ++exchangeOf(rankOf(thread), instr.launch, access.decl).publicationsLeft;
   }
 }
 
@@ -60,7 +62,7 @@ bool Words::advance(Thread &thread) {
     if (role != thread.role && event.after[role] > sm.passed[role])
       return false; // that role's polls wake it
   const Instr &instr = program.code[thread.role][event.instr];
-  dims.assign(1, thread.sm);
+  dims.assign(1, thread.sm % program.sms);
   llvm::append_range(dims, ArrayRef(sm.run->dims).slice(event.dims, instr.depth - 1));
   if (instr.kind == Instr::LaunchDone) {
     endLaunch(instr);
@@ -103,8 +105,9 @@ bool Words::isInside(const Thread &thread, const Instr &instr, const Access &acc
   const Global &global = program.globals[access.decl];
   if (rect.fits(global.rows, global.cols))
     return true;
-  faults.at(instr.op, thread.sm) << "touches " << access.attr.getBuffer() << ' ' << describe(rect)
-                                 << ", outside its " << global.rows << " x " << global.cols;
+  faults.at(instr.op, thread.sm % program.sms)
+      << "touches " << access.attr.getBuffer() << ' ' << describe(rect) << ", outside its "
+      << global.rows << " x " << global.cols;
   return false;
 }
 
@@ -118,11 +121,11 @@ bool Words::poll(Thread &thread, const Instr &instr, const int64_t *dims) {
                                        << " that the launch before the kernel's first published";
       continue;
     }
-    const Rect rect = access.at(dims);
+    const Rect rect = placeOf(thread, access, dims);
     if (!isInside(thread, instr, access, rect))
       continue; // its words never come
     const int publisher = program.publisherOf(access, instr);
-    Exchange &exchange = exchanges[program.stateOf(publisher, access.decl)];
+    Exchange &exchange = exchangeOf(rankOf(thread), publisher, access.decl);
     if (access.table < 0 || access.axiom == Axiom::Uniform) {
       const Planes::Key key = Planes::keyOf(access, dims);
       const RectSet &words = exchange.words.at(key);
@@ -136,6 +139,10 @@ bool Words::poll(Thread &thread, const Instr &instr, const int64_t *dims) {
       return false;
     }
     exchange.isPolled |= publisher == instr.launch;
+    if (program.globals[access.decl].isNumbers) {
+      exchange.heard.resize(program.ranks);
+      exchange.heard[rankOf(thread)].add(rect);
+    }
   }
   return true;
 }
@@ -144,19 +151,19 @@ void Words::publish(Thread &thread, const Instr &instr, const int64_t *dims) {
   for (const Access &access : program.accessesOf(instr)) {
     if (!publishes(access))
       continue;
-    Exchange &exchange = exchanges[program.stateOf(instr.launch, access.decl)];
+    Exchange &exchange = exchangeOf(rankOf(thread), instr.launch, access.decl);
     exchange.isPublished = true;
     if (--exchange.publicationsLeft == 0) {
       for (Thread *waiting : exchange.waitingForAll)
         enqueue(*waiting);
       exchange.waitingForAll.clear();
     }
-    const Rect rect = access.at(dims);
+    const Rect rect = placeOf(thread, access, dims);
     if (rect.empty() || !isInside(thread, instr, access, rect))
       continue;
     const Planes::Key key = Planes::keyOf(access, dims);
     if (!exchange.words.add(key, rect))
-      faults.at(instr.op, thread.sm)
+      faults.at(instr.op, thread.sm % program.sms)
           << "publishes words of " << access.attr.getBuffer() << ' ' << describe(rect)
           << " that were published before in this launch";
     wake(exchange, key, rect);
@@ -183,11 +190,14 @@ void Words::wake(Exchange &exchange, const Planes::Key &key, const Rect &rect) {
   }
 }
 
+// All ranks run the same, so what one has of its own the others have too.
 void Words::checkEnds() {
   for (size_t launch = 0; launch < launches.size(); ++launch)
     for (auto [index, global] : llvm::enumerate(program.globals)) {
-      const Exchange &exchange = exchanges[program.stateOf(launch, index)];
+      const Exchange &exchange = exchangeOf(/*rank=*/0, launch, index);
       auto op = dyn_cast<ExchangeOp>(global.op);
+      if (op && global.isNumbers)
+        checkHeard(exchange, global);
       if (!op || !exchange.isPublished)
         continue;
       if (exchange.words.empty() || !exchange.words.isComplete(global.rows, global.cols))

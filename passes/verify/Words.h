@@ -14,7 +14,7 @@ namespace megalith::verify {
 /// Plays the polls and publications of every SM, in the order that its run left them in.
 class Words {
 public:
-  /// `runs`: by SM.
+  /// `runs`: by SM of a rank; all ranks run the same.
   Words(const Program &program, llvm::ArrayRef<const Summary *> runs, Faults &faults);
 
   /// Whether every poll passes. Reports words that are published twice or lie outside.
@@ -26,7 +26,7 @@ public:
   void checkEnds();
 
 private:
-  /// One role of one SM.
+  /// One role of one SM. SMs are counted through all ranks.
   struct Thread {
     int64_t sm;
     int role;
@@ -39,6 +39,7 @@ private:
   };
   struct Exchange {
     Planes words;
+    std::vector<RectSet> heard; ///< of numbers of ranks, by rank: what its SMs have polled
     int64_t publicationsLeft = 0;
     bool isPublished = false, isPolled = false;
     /// Threads that wait for a word, by (plane, row, column), and for every publication.
@@ -55,6 +56,17 @@ private:
   bool awaitLaunch(Thread &thread, const Instr &instr);
   void endLaunch(const Instr &instr);
   bool publishes(const Access &access) const;
+  int64_t rankOf(const Thread &thread) const { return thread.sm / program.sms; }
+  /// Replicas of an exchange of ranks are one: a word is stored to all. Others are a rank's own.
+  Exchange &exchangeOf(int64_t rank, int launch, int global) {
+    const size_t states = program.launches.size() * program.globals.size();
+    const int64_t replica = program.globals[global].isOfRanks ? 0 : rank;
+    return exchanges[replica * states + program.stateOf(launch, global)];
+  }
+  Rect placeOf(const Thread &thread, const Access &access, const int64_t *dims) const {
+    return access.at(dims, rankOf(thread), program.globals[access.decl].share);
+  }
+  void checkHeard(const Exchange &exchange, const Global &global);
   bool isInside(const Thread &thread, const Instr &instr, const Access &access, const Rect &rect);
   void wake(Exchange &exchange, const Planes::Key &key, const Rect &rect);
   void enqueue(Thread &thread);

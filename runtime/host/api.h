@@ -7,7 +7,14 @@
 namespace megalith::host {
 
 /// How a global access is ordered.
-enum class Order : int { constant, weak, relaxed, acquire, release };
+enum class Order : int {
+  constant,
+  weak,
+  relaxed,
+  acquire,
+  release,
+  system ///< relaxed, a store of system scope: it may have to go to another GPU
+};
 
 enum class Collective : int { sync, shuffle, shuffle_xor, ballot, mma };
 

@@ -34,6 +34,8 @@ const char *nameOf(Order order) {
     return "acquire";
   case Order::release:
     return "release";
+  case Order::system:
+    return "relaxed system";
   }
   return "";
 }
@@ -79,8 +81,9 @@ void load(const void *p, uint32_t bytes, Order order, void *out) {
         m.random.oneIn(m.temper.stale_one_in))
       memcpy(out, old.bytes + (at.offset & 15), bytes);
   }
-  if (!c.stores.empty())
-    c.stores.overlay(reinterpret_cast<uintptr_t>(p), bytes, static_cast<unsigned char *>(out));
+  for (const StoreBuffer *stores : {&c.stores, &c.far})
+    if (!stores->empty())
+      stores->overlay(reinterpret_cast<uintptr_t>(p), bytes, static_cast<unsigned char *>(out));
   if (order == Order::acquire)
     c.acquire_time = m.time;
 }
@@ -101,7 +104,10 @@ void store(void *p, uint32_t bytes, Order order, const void *value) {
   Impl &m = *active;
   m.preemptionPoint();
   checked(p, bytes, "store", order, true);
-  PendingStore s = {reinterpret_cast<uintptr_t>(p), bytes, false, {}};
+  if (order == Order::release)
+    m.flush(cta());
+  PendingStore s = {
+      .address = reinterpret_cast<uintptr_t>(p), .bytes = bytes, .far = order == Order::system};
   if (order == Order::weak && bytes == 16) { // torn
     s.bytes = 8;
     memcpy(s.data, value, 8);
@@ -119,7 +125,7 @@ void add(uint32_t *p, uint32_t value, Order order) {
   checked(p, 4, "addition", order, true);
   if (order == Order::release)
     m.flush(cta());
-  PendingStore s = {reinterpret_cast<uintptr_t>(p), 4, true, {}};
+  PendingStore s = {.address = reinterpret_cast<uintptr_t>(p), .bytes = 4, .add = true};
   memcpy(s.data, &value, 4);
   m.pushStore(cta(), s);
 }
@@ -360,7 +366,7 @@ void launchWait() {
   Impl &m = *active;
   int previous = cta().launch - 1;
   if (previous >= 0) {
-    LaunchState &launch = m.launches[static_cast<size_t>(previous)];
+    LaunchState &launch = m.stateOf(cta(), previous);
     if (!launch.complete) {
       launch.waiters.push_back(&self());
       m.block(Park::launch);
@@ -415,7 +421,7 @@ void fail(FaultRecord *record, uint32_t edge, uint64_t expected, uint64_t seen, 
 } // namespace
 
 const HostApi kHostApi = {
-    [] { return cta().sm; },
+    [] { return cta().sm % active->per_stream; },
     [] { return static_cast<int>(self().warp); },
     [] { return static_cast<int>(self().lane); },
     [] { return cta().smem; },

@@ -26,10 +26,14 @@ void Machine::Impl::makeVisible(Cta &writer, const PendingStore &store) {
   }
 }
 
-void Machine::Impl::landStore(Cta &cta) {
-  PendingStore store = cta.stores.pop(random.next(), random.next());
+void Machine::Impl::landStore(Cta &cta, bool now) {
+  bool far = !cta.far.empty() && (now || random.oneIn(temper.far_one_in));
+  if (!far && cta.stores.empty())
+    return; // it takes its time
+  far &= cta.stores.empty() || random.oneIn(2);
+  PendingStore store = (far ? cta.far : cta.stores).pop(random.next(), random.next());
   --pending_stores;
-  if (cta.stores.empty()) {
+  if (cta.stores.empty() && cta.far.empty()) {
     Cta *last = dirty.back();
     dirty[static_cast<size_t>(cta.dirty_slot)] = last;
     last->dirty_slot = cta.dirty_slot;
@@ -44,7 +48,7 @@ void Machine::Impl::pushStore(Cta &cta, const PendingStore &store) {
     makeVisible(cta, store);
     return;
   }
-  cta.stores.push(store);
+  (store.far ? cta.far : cta.stores).push(store);
   ++pending_stores;
   if (cta.dirty_slot < 0) {
     cta.dirty_slot = static_cast<int>(dirty.size());
@@ -55,8 +59,8 @@ void Machine::Impl::pushStore(Cta &cta, const PendingStore &store) {
 }
 
 void Machine::Impl::flush(Cta &cta) {
-  while (!cta.stores.empty())
-    landStore(cta);
+  while (!cta.stores.empty() || !cta.far.empty())
+    landStore(cta, /*now=*/true);
 }
 
 void Machine::Impl::pushCopy(const CopyPiece &piece) {

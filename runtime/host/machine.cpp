@@ -51,8 +51,8 @@ void Machine::clearBuffers() {
   impl->memory.clear();
 }
 
-llvm::Expected<RunReport> Machine::run(llvm::ArrayRef<Launch> launches) {
-  return impl->run(launches);
+llvm::Expected<RunReport> Machine::run(llvm::ArrayRef<Launch> launches, int streams) {
+  return impl->run(launches, streams);
 }
 
 void Machine::reseed(uint64_t seed) {

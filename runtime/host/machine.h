@@ -26,7 +26,8 @@ struct Options {
 struct Launch {
   const KernelRecord *kernel;
   LaunchArgs args;
-  const LaunchArgs *stepArgs = nullptr; ///< of a looping kernel: the beginning of its StepArgs
+  /// What the kernel gets instead, where that is more: the beginning of StepArgs or RanksArgs.
+  const LaunchArgs *parameters = nullptr;
 };
 
 struct RunReport {
@@ -56,7 +57,11 @@ public:
   /// Runs launches in order, chained as by programmatic dependent launch. The error names what
   /// went wrong and where; for a deadlock every thread that waits, and for what. Buffers then hold
   /// whatever was visible. May be called again, after an error too.
-  llvm::Expected<RunReport> run(llvm::ArrayRef<Launch> launches);
+  ///
+  /// Of several streams, as ranks on GPUs of their own have them, each has as many SMs and
+  /// launches: those of stream 0 first. Within a stream launches wait for each other, between them
+  /// only words do; stores of system scope take longer.
+  llvm::Expected<RunReport> run(llvm::ArrayRef<Launch> launches, int streams = 1);
 
   /// Seed of the next run.
   void reseed(uint64_t seed);

@@ -53,8 +53,9 @@ private:
 struct PendingStore {
   uintptr_t address;
   uint32_t bytes; ///< 2, 4, 8 or 16
-  bool add;
-  unsigned char data[16];
+  bool add = false;
+  bool far = false; ///< of system scope: may take much longer
+  unsigned char data[16] = {};
 };
 
 /// Stores of one SM on their way to memory. Overlapping ones leave in order, others in any order.

@@ -17,9 +17,9 @@ std::string roleOf(int warp) {
 std::string Machine::Impl::where(const Fiber &fiber) const {
   const Cta &cta = *fiber.cta;
   return "launch " + std::to_string(cta.launch) + " (" +
-         launches[static_cast<size_t>(cta.launch)].launch->kernel->name + "), sm " +
-         std::to_string(cta.sm) + ", warp " + std::to_string(fiber.warp) + " (" +
-         roleOf(fiber.warp) + "), lane " + std::to_string(fiber.lane);
+         stateOf(cta, cta.launch).launch->kernel->name + "), sm " + std::to_string(cta.sm) +
+         ", warp " + std::to_string(fiber.warp) + " (" + roleOf(fiber.warp) + "), lane " +
+         std::to_string(fiber.lane);
 }
 
 /// "0-3, 7" of {0, 1, 2, 3, 7}.

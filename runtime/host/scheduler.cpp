@@ -27,8 +27,11 @@ void Machine::Impl::setTemper() {
   temper.preempt_mean = options.chaos == 1 ? 256 : 8;
   temper.stale_one_in = 2;
   temper.spurious_one_in = 64;
+  static constexpr uint32_t kFar[] = {1, 8, 256};
   temper.max_pieces = 1 + random.below(4);
   temper.shuffle = true;
+  if (per_stream < options.sms) // else nothing is far, and seeds give what they always gave
+    temper.far_one_in = kFar[random.below(3)];
 }
 
 // --- the scheduler ---
@@ -165,8 +168,8 @@ void Machine::Impl::preemptionPoint() {
 void Machine::Impl::fiberMain() {
   Impl *machine = active;
   Cta &cta = *machine->current->cta;
-  const Launch &launch = *machine->launches[static_cast<size_t>(cta.launch)].launch;
-  launch.kernel->entry(launch.stepArgs ? *launch.stepArgs : launch.args);
+  const Launch &launch = *machine->stateOf(cta, cta.launch).launch;
+  launch.kernel->entry(launch.parameters ? *launch.parameters : launch.args);
   machine->exitFiber();
 }
 
@@ -254,16 +257,15 @@ void Machine::Impl::startCta(Cta &cta) {
   cta.copies = 0;
   for (NamedBarrier &bar : cta.named)
     bar = {};
-  LaunchState &launch = launches[static_cast<size_t>(cta.launch)];
+  LaunchState &launch = stateOf(cta, cta.launch);
   ++launch.started;
   // Launch n - 1 let this one start after it had waited for n - 2.
-  cta.acquire_time =
-      cta.launch >= 2 ? launches[static_cast<size_t>(cta.launch) - 2].complete_time : 0;
-  if (cta.launch >= 1 && !launches[static_cast<size_t>(cta.launch) - 1].complete)
+  cta.acquire_time = cta.launch >= 2 ? stateOf(cta, cta.launch - 2).complete_time : 0;
+  if (cta.launch >= 1 && !stateOf(cta, cta.launch - 1).complete)
     ++report.early_starts;
   int overlap = 0;
-  for (const LaunchState &l : launches)
-    overlap += l.started > l.exited;
+  for (int i = 0; i < static_cast<int>(in_stream); ++i)
+    overlap += stateOf(cta, i).started > stateOf(cta, i).exited;
   report.max_overlap = std::max(report.max_overlap, overlap);
   poison(cta.smem, options.smem_bytes & ~1u);
   *launch.launch->kernel->api = &kHostApi;
@@ -290,10 +292,10 @@ void Machine::Impl::exitCta(Cta &cta) {
   flush(cta);
   cta.live = false;
   progressed();
-  LaunchState &launch = launches[static_cast<size_t>(cta.launch)];
+  LaunchState &launch = stateOf(cta, cta.launch);
   if (!cta.triggered)
     ++launch.triggered_or_exited;
-  if (++launch.exited == options.sms) {
+  if (++launch.exited == per_stream) {
     launch.complete = true;
     launch.complete_time = ++time;
     wakeAll(launch.waiters);
@@ -306,7 +308,7 @@ void Machine::Impl::triggerDependents(Cta &cta) {
     return;
   cta.triggered = true;
   progressed();
-  if (++launches[static_cast<size_t>(cta.launch)].triggered_or_exited == options.sms)
+  if (++stateOf(cta, cta.launch).triggered_or_exited == per_stream)
     queueStarts();
 }
 
@@ -314,12 +316,12 @@ void Machine::Impl::triggerDependents(Cta &cta) {
 /// or exited, and the launch before that is complete, so that at most two overlap.
 void Machine::Impl::queueStarts() {
   for (auto &cta : ctas) {
-    size_t n = static_cast<size_t>(cta->next_launch);
-    if (cta->live || cta->start_queued || n >= launches.size())
+    int n = cta->next_launch;
+    if (cta->live || cta->start_queued || n >= static_cast<int>(in_stream))
       continue;
-    if (n >= 1 && launches[n - 1].triggered_or_exited != options.sms)
+    if (n >= 1 && stateOf(*cta, n - 1).triggered_or_exited != per_stream)
       continue;
-    if (n >= 2 && !launches[n - 2].complete)
+    if (n >= 2 && !stateOf(*cta, n - 2).complete)
       continue;
     cta->start_queued = true;
     starts.push_back(cta.get());
@@ -339,8 +341,10 @@ void Machine::Impl::recordFail(uint32_t edge, uint64_t expected, uint64_t seen) 
 
 // --- a run ---
 
-void Machine::Impl::reset(llvm::ArrayRef<Launch> list) {
+void Machine::Impl::reset(llvm::ArrayRef<Launch> list, int streams) {
   random = Random(options.seed);
+  per_stream = options.sms / streams;
+  in_stream = list.size() / static_cast<size_t>(streams);
   setTemper();
   preempt_in = 1 + static_cast<int>(random.below(256));
   current = nullptr;
@@ -367,12 +371,13 @@ void Machine::Impl::reset(llvm::ArrayRef<Launch> list) {
     cta->runnable_warps = 0;
     cta->runnable_slot = cta->dirty_slot = -1;
     cta->stores.clear();
+    cta->far.clear();
     for (Warp &w : cta->warps)
       w.runnable = 0;
   }
 }
 
-llvm::Expected<RunReport> Machine::Impl::run(llvm::ArrayRef<Launch> list) {
+llvm::Expected<RunReport> Machine::Impl::run(llvm::ArrayRef<Launch> list, int streams) {
   auto problem = [](const std::string &text) {
     return llvm::createStringError(llvm::inconvertibleErrorCode(), "%s", text.c_str());
   };
@@ -391,8 +396,12 @@ llvm::Expected<RunReport> Machine::Impl::run(llvm::ArrayRef<Launch> list) {
                      std::to_string(launch.kernel->threads) + " threads, this machine has ABI " +
                      std::to_string(kAbiVersion) + " with " + std::to_string(kThreadsPerCta) +
                      " threads; compile the kernel again");
+  if (streams < 1 || options.sms % streams || list.size() % static_cast<size_t>(streams))
+    return problem("host platform: " + std::to_string(list.size()) + " launches on " +
+                   std::to_string(options.sms) + " SMs do not divide into " +
+                   std::to_string(streams) + " streams");
   active = this;
-  reset(list);
+  reset(list, streams);
   queueStarts();
   while (!done) {
     if (start_now) {

@@ -70,7 +70,7 @@ struct Cta {
   Fiber fibers[kThreadsPerCta];
   std::vector<Mbarrier> mbarriers;
   NamedBarrier named[16];
-  StoreBuffer stores;
+  StoreBuffer stores, far; ///< far: those of system scope
 };
 
 /// A part of a bulk copy on its way.
@@ -103,6 +103,7 @@ struct Temper {
   uint32_t preempt_mean = 0; ///< memory operations between preemptions; 0 = never
   uint32_t stale_one_in = 0, spurious_one_in = 0;
   uint32_t max_stores = 0; ///< of an SM's store buffer; 0 = stores are visible at once
+  uint32_t far_one_in = 1; ///< tries until a store of system scope arrives
   uint32_t max_pieces = 1; ///< of a bulk copy
   bool shuffle = false;    ///< random order of lanes, warps, SMs
 };
@@ -114,7 +115,7 @@ public:
 
   Options options;
   GlobalMemory memory;
-  llvm::Expected<RunReport> run(llvm::ArrayRef<Launch> launches);
+  llvm::Expected<RunReport> run(llvm::ArrayRef<Launch> launches, int streams);
 
   // --- for the device interface (device_api.cpp); called on fibers ---
   Fiber *current = nullptr;
@@ -124,7 +125,16 @@ public:
   std::string error;
   uint64_t time = 0; ///< counts picks and landings
   bool expired = false;
-  std::vector<LaunchState> launches;
+  std::vector<LaunchState> launches; ///< stream after stream
+  int per_stream = 1;                ///< CTAs of each launch of a stream
+  /// Launch `index` of the stream that the CTA's SM belongs to.
+  LaunchState &stateOf(const Cta &cta, int index) {
+    return launches[static_cast<size_t>(cta.sm / per_stream) * in_stream +
+                    static_cast<size_t>(index)];
+  }
+  const LaunchState &stateOf(const Cta &cta, int index) const {
+    return const_cast<Impl *>(this)->stateOf(cta, index);
+  }
 
   /// Ends the run with an error of the running fiber; never returns to it.
   [[noreturn]] void fault(const std::string &what);
@@ -168,13 +178,13 @@ private:
   void switchTo(Fiber *fiber);
   [[noreturn]] void stackOverflow();
   void setTemper();
-  void reset(llvm::ArrayRef<Launch> list);
+  void reset(llvm::ArrayRef<Launch> list, int streams);
   void startCta(Cta &cta);
   void exitCta(Cta &cta);
   void queueStarts();
   void makeVisible(Cta &writer, const PendingStore &store);
   void landCopy(size_t index);
-  void landStore(Cta &cta);
+  void landStore(Cta &cta, bool now = false);
   bool unstick();
   Fiber *pickLane(Cta &cta, int warp);
   void removeRunnable(Cta &cta);
@@ -192,6 +202,7 @@ private:
   std::vector<CopyPiece> copies;
   std::vector<OldLine> old_lines;
   size_t pending_stores = 0;
+  size_t in_stream = 0; ///< launches of each stream
   int preempt_in = 0;
   bool start_now = false, looked_again = false, done = false, leave = false;
   uint64_t time_skip = 0, last_progress = 0;

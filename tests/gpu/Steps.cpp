@@ -79,7 +79,7 @@ Expected<StepsResult> repeatSteps(RealModel &model, const check::Workload &workl
   if (!session)
     return session.takeError();
   const runtime::Plan &plan = (*session)->plan();
-  runtime::Executor &executor = (*session)->getExecutor();
+  runtime::Executor &executor = (*session)->getExecutor().member(0);
   const int64_t launches = int64_t(plan.launches.size());
   auto digests = Digests::create(model, plan.target, options.perRound);
   if (!digests)

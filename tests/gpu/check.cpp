@@ -8,6 +8,9 @@
 //                               other launch numbers and start delays: the same bits each time;
 //                               at last a few steps that feed each other
 //
+// check prepare-ranks FOLDER    likewise small models for 2, 4 and 8 virtual ranks, for `run`;
+//                               $MEGALITH_HOP_NS: how much longer words of other ranks take
+//
 // and at real size, with weights and histories that the GPU makes up itself (needs NVRTC there):
 //
 // check record PLAN OUT CONTEXTS         where a GPU is: runs one step a context, launch by launch,
@@ -52,6 +55,7 @@ struct Model {
   int64_t sms;
   int64_t layer; ///< -1: whole steps; else that layer's launch alone
   std::vector<int64_t> rows = {1, 2, 4, 8};
+  std::vector<int64_t> ranks = {1};
 };
 
 const std::vector<Model> &checkedModels() {
@@ -66,6 +70,15 @@ const std::vector<Model> &checkedModels() {
   return list;
 }
 
+/// Virtual ranks share the SMs of one GPU.
+const std::vector<Model> &rankModels() {
+  static const std::vector<Model> list = {
+      {"qwen3-moe-small", "models/configs/qwen3-moe-small.test.json", 16, -1, {1, 8}, {2, 4, 8}},
+      {"qwen3-moe-medium", "tests/gpu/qwen3-moe-medium.test.json", 33, -1, {1, 8}, {2, 4}},
+  };
+  return list;
+}
+
 llvm::Expected<std::string> readFile(const llvm::Twine &path) {
   auto file = llvm::MemoryBuffer::getFile(path);
   if (!file)
@@ -74,8 +87,8 @@ llvm::Expected<std::string> readFile(const llvm::Twine &path) {
 }
 
 /// Compiles into `<folder>/<model>/sm_90a/rows<N>`; run from the source tree's root.
-llvm::Error prepare(const std::string &folder) {
-  for (const Model &model : checkedModels()) {
+llvm::Error prepare(const std::string &folder, const std::vector<Model> &models) {
+  for (const Model &model : models) {
     auto config = readFile(model.config);
     if (!config)
       return config.takeError();
@@ -88,30 +101,37 @@ llvm::Error prepare(const std::string &folder) {
     });
     if (error)
       return error;
-    for (int64_t rows : model.rows) {
-      auto subject = compileSubject({.config = *config,
-                                     .name = model.name,
-                                     .rows = rows,
-                                     .sms = model.sms,
-                                     .cubins = true,
-                                     .outDir = out});
-      if (!subject)
-        return problem("{0}, rows {1}: {2}", model.name, rows, llvm::toString(subject.takeError()));
-      llvm::outs() << (*subject)->folder << "\n";
-      llvm::outs().flush();
-    }
+    for (int64_t ranks : model.ranks)
+      for (int64_t rows : model.rows) {
+        auto subject = compileSubject({.config = *config,
+                                       .name = model.name,
+                                       .rows = rows,
+                                       .sms = model.sms,
+                                       .tp = ranks,
+                                       .cubins = true,
+                                       .outDir = out});
+        if (!subject)
+          return problem("{0}, rows {1}: {2}", model.name, rows,
+                         llvm::toString(subject.takeError()));
+        llvm::outs() << (*subject)->folder << "\n";
+        llvm::outs().flush();
+      }
   }
   return llvm::Error::success();
 }
 
 llvm::Error list(const std::string &folder) {
-  for (const Model &model : checkedModels())
-    for (int64_t rows : model.rows) {
-      const std::string plan =
-          llvm::formatv("{0}/{1}/sm_90a/rows{2}", folder, model.name, rows).str();
-      if (llvm::sys::fs::exists(plan + "/plan.json"))
-        llvm::outs() << plan << "\n";
-    }
+  for (const auto *models : {&checkedModels(), &rankModels()})
+    for (const Model &model : *models)
+      for (int64_t ranks : model.ranks)
+        for (int64_t rows : model.rows) {
+          const std::string plan =
+              llvm::formatv("{0}/{1}/sm_90a/{2}", folder, model.name,
+                            runtime::artifactName(rows, runtime::LaunchMode::Fused, ranks))
+                  .str();
+          if (llvm::sys::fs::exists(plan + "/plan.json"))
+            llvm::outs() << plan << "\n";
+        }
   return llvm::Error::success();
 }
 
@@ -142,7 +162,10 @@ struct Bench {
     for (const Model &model : checkedModels())
       if (plan().model == model.name && model.layer >= 0)
         options.layer = model.layer;
-    options.tokenSteps = options.layer ? 0 : 6;
+    // Ranks do not choose tokens together yet.
+    options.tokenSteps = options.layer || plan().tp > 1 ? 0 : 6;
+    if (const char *hop = std::getenv("MEGALITH_HOP_NS"))
+      options.ranks.hopNs = uint32_t(std::atoi(hop));
     auto made = Session::create(*artifact->graph, plan(), folder, *backend, options);
     if (!made)
       return made.takeError();
@@ -206,7 +229,7 @@ llvm::Error run(const std::string &folder, int64_t launches) {
     if (auto error = repeat(bench, cells.front().workload, launches, done))
       return error;
   int64_t tokens = 0;
-  if (!bench.options.layer)
+  if (bench.options.tokenSteps)
     if (auto error = generate(bench, tokens))
       return problem("steps that feed each other: {0}", llvm::toString(std::move(error)));
   const LaunchReport most = all.largest();
@@ -215,9 +238,11 @@ llvm::Error run(const std::string &folder, int64_t launches) {
   };
   llvm::outs() << llvm::formatv(
       "{0,-18}{1,4}{2,5}{3,9}{4,10}{5,10}{6,10}{7,10}{8,10}{9,10}{10,6}{11,9}{12,7}  {13}\n",
-      bench.plan().model, bench.plan().rows, bench.plan().sms, all.launches.size(),
-      number(most.residual), number(most.router), number(most.kv), number(most.qkv),
-      number(most.head), number(most.whole), most.nearTies, done, tokens,
+      bench.plan().model, bench.plan().rows,
+      (bench.plan().tp > 1 ? std::to_string(bench.plan().tp) + "x" : "") +
+          std::to_string(bench.plan().sms),
+      all.launches.size(), number(most.residual), number(most.router), number(most.kv),
+      number(most.qkv), number(most.head), number(most.whole), most.nearTies, done, tokens,
       failures.empty() ? "ok" : "FAILED");
   if (!failures.empty())
     return problem("{0}", failures);
@@ -370,14 +395,17 @@ void heading() {
 }
 
 llvm::Error usage() {
-  return problem("usage: check prepare FOLDER | list FOLDER | heading | run PLAN [LAUNCHES] | "
+  return problem("usage: check prepare FOLDER | prepare-ranks FOLDER | list FOLDER | heading | run "
+                 "PLAN [LAUNCHES] | "
                  "record PLAN OUT CONTEXTS | compare PLAN OUT CONTEXTS | steps PLAN CONTEXT STEPS "
                  "DELAYED");
 }
 
 llvm::Error dispatch(llvm::StringRef verb, llvm::ArrayRef<std::string> words) {
   if (verb == "prepare" && words.size() == 1)
-    return prepare(words[0]);
+    return prepare(words[0], checkedModels());
+  if (verb == "prepare-ranks" && words.size() == 1)
+    return prepare(words[0], rankModels());
   if (verb == "list" && words.size() == 1)
     return list(words[0]);
   if (verb == "heading" && words.empty()) {

@@ -36,7 +36,7 @@ std::string deviceHeaderFolder() {
 }
 
 Bench::Bench(const std::string &config, int64_t rows, int64_t sms,
-             const check::SessionOptions &options, runtime::LaunchMode launch) {
+             const check::SessionOptions &options, runtime::LaunchMode launch, int64_t tp) {
   llvm::SmallString<128> temporary;
   REQUIRE(!llvm::sys::fs::createUniqueDirectory("megalith-host", temporary));
   folder = temporary.str().str();
@@ -45,6 +45,7 @@ Bench::Bench(const std::string &config, int64_t rows, int64_t sms,
                                         .rows = rows,
                                         .sms = sms,
                                         .launch = launch,
+                                        .tp = tp,
                                         .outDir = folder}));
   backend = std::make_unique<runtime::HostBackend>(
       runtime::HostBackendOptions{.compile = {.includeFolder = deviceHeaderFolder()}});

@@ -18,7 +18,7 @@ struct Bench {
   /// alone if `layer` is given.
   Bench(const std::string &config, int64_t rows, int64_t sms,
         const check::SessionOptions &options = {},
-        runtime::LaunchMode launch = runtime::LaunchMode::Fused);
+        runtime::LaunchMode launch = runtime::LaunchMode::Fused, int64_t tp = 1);
   ~Bench();
 
   /// Launch by launch against the reference, under the seed given.

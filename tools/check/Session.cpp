@@ -76,8 +76,8 @@ Expected<std::unique_ptr<Session>> Session::create(mlir::ModuleOp module, const 
   execute.chaining = options.chaining;
   execute.traced = options.traced;
   execute.tokenSteps = options.tokenSteps;
-  auto executor =
-      runtime::Executor::create(plan, folder, backend, openTensors(session->weights), execute);
+  auto executor = runtime::RankGroup::create(plan, folder, backend, openTensors(session->weights),
+                                             execute, options.ranks);
   if (!executor)
     return executor.takeError();
   session->executor = std::move(*executor);

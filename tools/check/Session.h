@@ -10,7 +10,7 @@
 #define MEGALITH_TOOLS_CHECK_SESSION_H
 
 #include "models/weights/weights.h"
-#include "runtime/execute.h"
+#include "runtime/ranks.h"
 #include "tools/check/Comparison.h"
 
 #include <functional>
@@ -38,7 +38,8 @@ struct SessionOptions {
   unsigned threads = 2;                                         ///< of the evaluator
   runtime::Chaining chaining = runtime::Chaining::Programmatic; ///< of run
   int64_t tokenSteps = 0;                                       ///< most steps of generate
-  int64_t traced = 0;      ///< launches whose records `run` can read back (ExecuteOptions)
+  int64_t traced = 0; ///< launches whose records `run` can read back (ExecuteOptions)
+  runtime::RankOptions ranks;
   FillHistory fillHistory; ///< by default position by position from here, which takes its time
 };
 
@@ -80,6 +81,7 @@ public:
   create(mlir::ModuleOp module, const runtime::Plan &plan, llvm::StringRef folder,
          runtime::Backend &backend, const SessionOptions &options);
 
+  /// Of several ranks: with the whole model's shapes.
   const runtime::Plan &plan() const { return executor->getPlan(); }
 
   /// Launches that a step of a workload runs.
@@ -110,7 +112,7 @@ public:
 
   /// Sets the first step of a workload up, from poisoned scratch, for tools that run it themselves.
   llvm::Error prepare(const Workload &workload, uint64_t launchBase = 0, uint64_t delaySeed = 0);
-  runtime::Executor &getExecutor() { return *executor; }
+  runtime::RankGroup &getExecutor() { return *executor; }
 
 private:
   using Matrix = reference::Matrix;
@@ -138,7 +140,7 @@ private:
 
   SessionOptions options;
   models::HashedWeights weights;
-  std::unique_ptr<runtime::Executor> executor;
+  std::unique_ptr<runtime::RankGroup> executor;
   std::unique_ptr<Comparison> comparison;       ///< knows the executor's plan
   std::vector<runtime::LaunchGroup> groups;     ///< that run, compared one by one
   int64_t firstLaunch = 0, launchCount = 0;     ///< of all of them

@@ -52,8 +52,10 @@ Expected<std::unique_ptr<Subject>> compileSubject(const SubjectOptions &options)
   subject->kernels = subject->graph->clone();
   mlir::ModuleOp kernels = *subject->kernels;
   const ModelFacts facts = collectFacts(kernels, options.name);
-  for (auto &pass : pipelinePasses(
-           {.target = options.target, .sms = options.sms, .launch = passesMode(options.launch)})) {
+  for (auto &pass : pipelinePasses({.target = options.target,
+                    .sms = options.sms,
+                    .launch = passesMode(options.launch),
+                    .ranks = options.tp})) {
     const std::string name = pass->getArgument().str();
     mlir::PassManager manager(&subject->context);
     addTo(manager, std::move(pass));

@@ -21,6 +21,7 @@ struct SubjectOptions {
   int64_t rows = 1;
   int64_t sms = 4;
   runtime::LaunchMode launch = runtime::LaunchMode::Fused;
+  int64_t tp = 1;
   bool cubins = false; ///< compile with NVRTC too
   bool prove = true;   ///< run task-verify on the role regions
   std::string outDir;  ///< the artifact is written to `<outDir>/<target>/`, runtime::artifactName

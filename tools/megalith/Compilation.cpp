@@ -31,13 +31,19 @@ ArrayRef<StringRef> rowsBuckets() {
   return kRowsBuckets;
 }
 
+ArrayRef<StringRef> rankCounts() {
+  static constexpr StringRef kCounts[] = {"1", "2", "4", "8"};
+  return kCounts;
+}
+
 int64_t defaultSms(StringRef target) {
   return target == "sm_90a" ? 132 : 148;
 }
 
 Error checkPlace(StringRef out, const CompileRequest &request) {
   SmallString<128> place(out), plan;
-  sys::path::append(place, request.target, runtime::artifactName(request.rows, request.launch));
+  sys::path::append(place, request.target,
+                    runtime::artifactName(request.rows, request.launch, request.tp));
   sys::path::append(plan, place, kPlanFile);
   if (sys::fs::exists(place) && !sys::fs::exists(plan))
     return failure(Exit::Input,
@@ -76,6 +82,11 @@ Expected<std::unique_ptr<Compilation>> Compilation::create(CompileRequest reques
         Exit::CommandLine,
         "--trace: expected with a launch of a layer or less, but --scope says step: a loop "
         "over launches has no record of each yet; leave one of them out");
+  if (request.tp > 1 && (request.launch != runtime::LaunchMode::Fused || request.trace))
+    return failure(Exit::CommandLine,
+                   "--tp {0}: expected with launches of a layer and without --trace, which several "
+                   "ranks do not have yet; leave out --scope, --launch and --trace",
+                   request.tp);
   std::unique_ptr<Compilation> compilation(
       new Compilation(std::move(request), std::move(progress)));
   if (Error error = compilation->import())
@@ -129,7 +140,8 @@ Error Compilation::runPasses() {
   for (auto &pass : pipelinePasses({.target = request.target,
                     .sms = request.sms,
                     .launch = passesMode(request.launch),
-                    .trace = request.trace})) {
+                    .trace = request.trace,
+                    .ranks = request.tp})) {
     const std::string name = pass->getArgument().str();
     progress(name);
     mlir::PassManager manager(&context);
@@ -156,7 +168,8 @@ Error Compilation::runPasses() {
   options.emit.regenerate =
       formatv("megalith compile {0} --target {1} --rows {2} --sms {3}{4} -o out",
               options.emit.origin, request.target, request.rows, request.sms,
-              optionOf(request.launch) + (request.trace ? " --trace" : ""));
+              optionOf(request.launch) + (request.trace ? " --trace" : "") +
+                  (request.tp == 1 ? "" : formatv(" --tp {0}", request.tp).str()));
   options.files.emplace_back(kKernelsFile, printed(/*locations=*/true));
   return Error::success();
 }

@@ -34,6 +34,7 @@ struct CompileRequest {
   bool cubins = true;  ///< compile the sources with NVRTC
   bool cache = false;  ///< take proofs and cubins from the user's cache and keep them there
   bool trace = false;  ///< kernels record what their warps do
+  int64_t tp = 1;      ///< ranks
   bool prove = true;   ///< false: the caller proves kernels() itself
 };
 
@@ -92,6 +93,8 @@ int64_t defaultSms(llvm::StringRef target);
 /// What --target and --rows take. A fragment of the kernels' matrix products has room for 8 rows.
 llvm::ArrayRef<llvm::StringRef> targets();
 llvm::ArrayRef<llvm::StringRef> rowsBuckets();
+/// What --tp takes.
+llvm::ArrayRef<llvm::StringRef> rankCounts();
 
 } // namespace megalith::cli
 

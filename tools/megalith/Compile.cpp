@@ -42,7 +42,8 @@ static Expected<std::vector<CompileRequest>> readRequests(const Arguments &argum
   Expected<int64_t> sms = arguments.integer("sms", 1, 1024, 0);
   if (!sms)
     return sms.takeError();
-  if (Expected<StringRef> tp = arguments.choice("tp", {"1"}); !tp)
+  Expected<StringRef> tp = arguments.choice("tp", rankCounts());
+  if (!tp)
     return tp.takeError();
   auto modes = launchModes(arguments);
   if (!modes)
@@ -64,7 +65,8 @@ static Expected<std::vector<CompileRequest>> readRequests(const Arguments &argum
                             .saveIr = arguments.has("save-ir"),
                             .cubins = !arguments.has("no-cubins"),
                             .cache = !arguments.has("no-cache"),
-                            .trace = arguments.has("trace")});
+                            .trace = arguments.has("trace"),
+                            .tp = tp->front() - '0'});
   return requests;
 }
 
@@ -106,12 +108,12 @@ static Error runCompile(const Arguments &arguments) {
 static constexpr Option kOptions[] = {
     {"target", "<list>", "architectures, by commas: sm_90a, sm_100a", true},
     {"rows", "<list>", "most live rows of a step, by commas: 1, 2, 4, 8", true},
-    {"o", "<folder>", "output: <target>/rows<n>/ in it, written whole or not at all", true},
+    {"o", "<folder>", "output: <target>/rows<n>/ (rows<n>-tp<m>/) in it, written whole or not at all", true},
     {"launch", "<list>",
      "fused (a layer a launch), per-stage (rows<n>-per-stage/), or both (fused)"},
     {"sms", "<n>", "SMs to use (132 for sm_90a, 148 for sm_100a)"},
     {"scope", "<name>", "one launch a layer, or one a step: layer or step (layer)"},
-    {"tp", "<n>", "ranks of tensor parallelism; only 1 (1)"},
+    {"tp", "<n>", "ranks of tensor parallelism: 1, 2, 4 or 8 (1)"},
     {"save-ir", "", "also write the IR after each pass"},
     {"no-cubins", "", "sources only, without NVRTC"},
     {"no-cache", "", "prove and compile again what the cache has ($MEGALITH_CACHE)"},

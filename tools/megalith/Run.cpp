@@ -33,7 +33,7 @@ static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
                                       TemporaryFolder &temporary) {
   StringRef given = arguments.positional();
   if (sys::fs::is_directory(given) && !isCheckpoint(given)) {
-    for (StringRef name : {"target", "rows", "launch", "scope", "sms"})
+    for (StringRef name : {"target", "rows", "launch", "scope", "sms", "tp"})
       if (arguments.has(name))
         return failure(Exit::CommandLine,
                        "--{0}: expected with a config only, but got the folder of a plan that is "
@@ -50,6 +50,9 @@ static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
   Expected<int64_t> sms = arguments.integer("sms", 1, 1024, defaultSms(*target));
   if (!sms)
     return sms.takeError();
+  Expected<StringRef> tp = arguments.choice("tp", rankCounts());
+  if (!tp)
+    return tp.takeError();
   auto modes = launchModes(arguments);
   if (!modes)
     return modes.takeError();
@@ -69,7 +72,8 @@ static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
                            .launch = modes->front(),
                            .cubins = cubins,
                            .cache = true,
-                           .trace = wantsTrace(arguments)},
+                           .trace = wantsTrace(arguments),
+                           .tp = tp->front() - '0'},
                           [](StringRef work) { errs() << "compile: " << work << "\n"; });
   if (!compilation)
     return compilation.takeError();
@@ -211,8 +215,9 @@ static Error record(const Arguments &arguments, check::Session &session,
 static Error writeReport(const check::Workload &workload, const runtime::Plan &plan,
                          StringRef backend, const check::Report &report) {
   return writeText(
-      "", formatv("{0} for {1}, rows {2}, {3} SMs{4}, on {5}: {6}\n{7}", plan.model, plan.target,
+      "", formatv("{0} for {1}, rows {2}, {3} SMs{4}{5}, on {6}: {7}\n{8}", plan.model, plan.target,
                   plan.rows, plan.sms,
+                  plan.tp == 1 ? std::string() : formatv(" for each of {0} ranks", plan.tp).str(),
                   plan.launchMode == runtime::LaunchMode::PerStage ? ", a launch a stage" : "",
                   backend, workload.str(), report.table())
               .str());
@@ -328,6 +333,7 @@ static constexpr Option kOptions[] = {
     {"perfetto", "<file>", "the same for ui.perfetto.dev"},
     {"target", "<name>", "with a config: sm_90a or sm_100a (sm_90a)"},
     {"rows", "<n>", "with a config: most live rows, 1, 2, 4 or 8 (1)"},
+    {"tp", "<n>", "with a config: ranks, virtual ones of one machine, 1, 2, 4 or 8 (1)"},
     {"launch", "<name>", "with a config: fused (a layer a launch) or per-stage (fused)"},
     {"sms", "<n>", "with a config: SMs to use (132 for sm_90a, 148 for sm_100a)"},
     {"scope", "<name>", "with a config: one launch a layer or one a step, layer or step (layer)"},

@@ -1,0 +1,267 @@
+//===- SplitRanks.cpp - kernels of one rank of several ----------------------===//
+//
+// Tensor parallelism without sums across ranks: every matrix is divided by output rows, each rank
+// multiplies whole rows of activations by its share, and what all ranks read next is stored to all
+// of them. So a result's bits do not depend on the number of ranks (docs/kernel-contract.md section
+// 12). Heads stay whole: attention, its pages and its partial results are a rank's own.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/Passes.h"
+#include "passes/task/Declare.h"
+#include "passes/task/Handoffs.h"
+#include "passes/task/Stages.h"
+
+#include "llvm/ADT/StringMap.h"
+
+namespace megalith {
+#define GEN_PASS_DEF_SPLITRANKS
+#include "passes/Passes.h.inc"
+} // namespace megalith
+
+using namespace mlir;
+using namespace megalith;
+using namespace megalith::task;
+
+namespace {
+
+/// Query and KV heads of the model, and what a rank has of them.
+struct Heads {
+  int64_t queries = 0, keys = 0, dim = 0;
+  int64_t ownQueries = 0, ownKeys = 0;
+  int64_t sharing = 1; ///< ranks that have the same KV head
+};
+
+struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
+  using SplitRanksBase::SplitRanksBase;
+
+  void runOnOperation() override {
+    if (ranks == 1)
+      return;
+    heads.clear();
+    peers.clear();
+    parts.clear();
+    for (auto kernel : getOperation().getOps<KernelOp>())
+      for (auto stage : kernel.getOps<StageOp>())
+        if (stage.getKind() == StageKind::Attention && failed(findHeads(stage)))
+          return signalPassFailure();
+    for (auto kernel : getOperation().getOps<KernelOp>()) {
+      kernel.setRanks(ranks);
+      for (auto stage : kernel.getOps<StageOp>())
+        if (failed(split(stage)))
+          return signalPassFailure();
+    }
+    // A value is the same in the kernel that writes it and in that which reads what it left.
+    for (auto kernel : getOperation().getOps<KernelOp>()) {
+      for (auto value : kernel.getOps<BufferOp>())
+        if (value.getMutability() == Mutability::Value)
+          spread(value);
+      for (auto stage : kernel.getOps<StageOp>()) {
+        stage.setReadsAttr(resized(kernel, stage.getReads()));
+        stage.setWritesAttr(resized(kernel, stage.getWrites()));
+      }
+      if (failed(declareArmed(kernel)))
+        return signalPassFailure();
+    }
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Stages
+  //===--------------------------------------------------------------------===//
+
+  LogicalResult findHeads(StageOp stage) {
+    Heads &found = heads.emplace_back();
+    found.queries = *configInt(stage, "q_heads");
+    found.keys = *configInt(stage, "kv_heads");
+    found.dim = *configInt(stage, "head_dim");
+    bool isEven = ranks % found.keys == 0 || found.keys % ranks == 0;
+    if (found.queries % ranks || !isEven)
+      return stage.emitOpError() << "has " << found.queries << " query heads and " << found.keys
+                                 << " KV heads, which " << ranks
+                                 << " ranks cannot divide; expected a number of ranks that divides "
+                                    "the query heads and divides or is a multiple of the KV heads";
+    found.ownQueries = found.queries / ranks;
+    found.ownKeys = std::max<int64_t>(1, found.keys / ranks);
+    found.sharing = std::max<int64_t>(1, ranks / found.keys);
+    return success();
+  }
+
+  LogicalResult split(StageOp stage) {
+    StringRef epilogue = configString(stage, "epilogue");
+    switch (stage.getKind()) {
+    case StageKind::Embed:
+      return splitColumns(stage, 16);
+    case StageKind::Linear:
+      if (epilogue == "qkv")
+        return splitProjections(stage);
+      if (epilogue == "logits") // small, and wanted whole by every rank at once
+        return success();
+      return splitGemv(stage);
+    case StageKind::Attention:
+      return splitAttention(stage);
+    case StageKind::Merge:
+      setConfig(stage, "q_heads", integer(*configInt(stage, "q_heads") / ranks));
+      return splitColumns(stage, 16);
+    case StageKind::TopK:
+      return success();
+    case StageKind::ExpertUp:
+    case StageKind::ExpertDown:
+      return splitGemv(stage);
+    case StageKind::LaunchEnd:
+      break;
+    }
+    return stage.emitOpError() << "has no form for several ranks yet";
+  }
+
+  /// What the stage writes is exchanged between ranks, who each write columns of it: whole sectors
+  /// of 32 bytes, so that two ranks never store to one.
+  LogicalResult splitColumns(StageOp stage, int64_t multiple) {
+    for (auto write : stage.getWrites().getAsRange<AccessAttr>()) {
+      auto buffer = kernelOf(stage).lookup<BufferOp>(write.getBuffer());
+      if (!buffer || (buffer.getMutability() != Mutability::Value &&
+                      buffer.getMutability() != Mutability::Written))
+        continue;
+      int64_t cols = buffer.cols();
+      if (cols % (ranks * multiple))
+        return stage.emitOpError() << "writes " << cols << " columns of @" << buffer.getSymName()
+                                   << ", which " << ranks << " ranks cannot divide; expected a "
+                                   << "multiple of " << ranks * multiple;
+      if (buffer.getMutability() == Mutability::Value)
+        peers[buffer.getSymName()] = true;
+      else
+        setColumns(buffer, {{cols / ranks, 1}});
+    }
+    return success();
+  }
+
+  LogicalResult splitGemv(StageOp stage) {
+    WeightsOp weights = weightsOf(stage);
+    int64_t tensors = weights.getCheckpoint().size();
+    // Strips are two rows, and a word of activations two strips.
+    int64_t multiple = ranks * (weights.getPairing() == Pairing::GateUp ? 4 : 2);
+    if (weights.getN() % multiple || (weights.getPairing() == Pairing::Rows && tensors != 1))
+      return stage.emitOpError() << "has " << weights.getN() << " output rows, which " << ranks
+                                 << " ranks cannot divide; expected a multiple of " << multiple;
+    int64_t n = weights.getN() / ranks;
+    setRows(weights, n, SmallVector<int64_t>(tensors, n / tensors));
+    setConfig(stage, "n", integer(n));
+    return splitColumns(stage, 16);
+  }
+
+  LogicalResult splitProjections(StageOp stage) {
+    WeightsOp weights = weightsOf(stage);
+    auto found = llvm::find_if(heads, [&](const Heads &heads) {
+      return weights.getN() == (heads.queries + 2 * heads.keys) * heads.dim;
+    });
+    if (found == heads.end() || weights.getCheckpoint().size() != 3)
+      return stage.emitOpError() << "projects " << weights.getN()
+                                 << " rows, but no attention stage has heads of so many";
+    int64_t queries = found->ownQueries * found->dim, keys = found->ownKeys * found->dim;
+    setRows(weights, queries + 2 * keys, {queries, keys, keys});
+    setConfig(stage, "n", integer(queries + 2 * keys));
+    for (auto write : stage.getWrites().getAsRange<AccessAttr>())
+      parts[write.getBuffer().getValue()] = {
+          {queries, 1}, {keys, found->sharing}, {keys, found->sharing}};
+    return success();
+  }
+
+  LogicalResult splitAttention(StageOp stage) {
+    auto found = llvm::find_if(heads, [&](const Heads &heads) {
+      return configInt(stage, "q_heads") == heads.queries &&
+             configInt(stage, "kv_heads") == heads.keys;
+    });
+    setConfig(stage, "q_heads", integer(found->ownQueries));
+    setConfig(stage, "kv_heads", integer(found->ownKeys));
+    if (found->sharing > 1)
+      setConfig(stage, "head_ranks", integer(found->sharing));
+    for (auto write : stage.getWrites().getAsRange<AccessAttr>()) {
+      auto buffer = kernelOf(stage).lookup<BufferOp>(write.getBuffer());
+      bool isPages = buffer.getMutability() == Mutability::Pages;
+      int64_t rows = isPages ? found->ownKeys : buffer.rows() / ranks;
+      buffer.setShape({rows, buffer.cols()});
+    }
+    return success();
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Declarations
+  //===--------------------------------------------------------------------===//
+
+  using Parts = SmallVector<std::pair<int64_t, int64_t>, 3>; ///< (columns, ranks that share them)
+
+  IntegerAttr integer(int64_t value) { return Builder(&getContext()).getI64IntegerAttr(value); }
+  static KernelOp kernelOf(StageOp stage) { return stage->getParentOfType<KernelOp>(); }
+
+  void setRows(WeightsOp weights, int64_t n, ArrayRef<int64_t> rows) {
+    weights.setN(n);
+    weights.setRankRows(rows);
+  }
+
+  /// A buffer whose replicas differ has the columns of one rank.
+  void setColumns(BufferOp buffer, const Parts &list) {
+    SmallVector<int64_t> flat;
+    int64_t cols = 0;
+    for (auto [width, sharing] : list) {
+      flat.append({width, sharing});
+      cols += width;
+    }
+    buffer.setShape({buffer.rows(), cols});
+    buffer.setRankParts(flat);
+  }
+
+  void spread(BufferOp value) {
+    if (peers.count(value.getSymName()))
+      value.setPeers(true);
+    if (auto it = parts.find(value.getSymName()); it != parts.end())
+      setColumns(value, it->second);
+  }
+
+  /// Accesses of the one tile that a stage has yet cover all there is.
+  ArrayAttr resized(KernelOp kernel, ArrayAttr accesses) {
+    SmallVector<Attribute> list;
+    for (auto access : accesses.getAsRange<AccessAttr>()) {
+      int64_t rows, cols;
+      if (auto buffer = kernel.lookup<BufferOp>(access.getBuffer())) {
+        rows = buffer.rows();
+        cols = buffer.cols();
+      } else {
+        auto weights = kernel.lookup<WeightsOp>(access.getBuffer());
+        rows = weights.strips();
+        cols = weights.blocks();
+      }
+      list.push_back(AccessAttr::get(
+          &getContext(), access.getBuffer(), access.getAt(), rows,
+          affineMapAttr({getAffineConstantExpr(cols, &getContext())}, &getContext()),
+          access.getTable(), access.getSet()));
+    }
+    return ArrayAttr::get(&getContext(), list);
+  }
+
+  /// Through @armed every SM tells the SMs of its number on all ranks that it has emptied its share
+  /// of the sets that the next launch stores to; stage @launch_end is where those wait for it.
+  LogicalResult declareArmed(KernelOp kernel) {
+    std::optional<int64_t> slot = freeSlot(kernel);
+    if (!slot)
+      return kernel.emitOpError() << "expected at most 32 buffers and weights, but finds no free "
+                                     "slot for what ranks tell each other";
+    std::string edge = (names::kArmed + "_words").str();
+    declareEdge(kernel, edge, EdgeKind::Words, Role::Poller, {Role::Poller}, 1, 1);
+    OpBuilder builder = declarations(kernel);
+    ExchangeOp::create(builder, kernel.getLoc(), names::kArmed,
+                       ArrayRef<int64_t>{1, ranks * kernel.getSms()}, builder.getI32Type(),
+                       WordKind::Number, 1, *slot, edge, /*peers=*/true,
+                       /*rank_parts=*/DenseI64ArrayAttr());
+    builder = OpBuilder::atBlockEnd(&kernel.getBody().front());
+    StageOp::create(builder, kernel.getLoc(), builder.getStringAttr("launch_end"),
+                    StageKindAttr::get(&getContext(), StageKind::LaunchEnd), IntegerAttr(),
+                    IntegerAttr(), AffineMapAttr(), builder.getArrayAttr({}),
+                    builder.getArrayAttr({}), builder.getDictionaryAttr({}), StringAttr(),
+                    DenseI64ArrayAttr());
+    return success();
+  }
+
+  SmallVector<Heads> heads;     ///< of every attention stage
+  llvm::StringMap<bool> peers;  ///< values that ranks exchange
+  llvm::StringMap<Parts> parts; ///< values of which each rank has its own
+};
+
+} // namespace
