@@ -359,8 +359,10 @@ private:
   llvm::Error addWeights(WeightsOp op, runtime::Kernel &kernel) {
     runtime::Weight weight;
     weight.name = op.getSymName().str();
-    weight.form =
-        op.getPairing() == Pairing::GateUp ? WeightForm::GateUpStrips : WeightForm::Strips;
+    const bool isGateUp = op.getPairing() == Pairing::GateUp;
+    weight.form = op.getNvfp4() ? isGateUp ? WeightForm::GateUpNvfp4 : WeightForm::Nvfp4
+                  : isGateUp    ? WeightForm::GateUpStrips
+                                : WeightForm::Strips;
     weight.n = op.getN();
     weight.k = op.getK();
     weight.experts = op.getExperts() > 1 ? op.getExperts() : 0;

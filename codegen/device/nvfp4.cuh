@@ -6,9 +6,10 @@
 // multiplication takes them, and the scale times 2^112 makes every product normal. Both have few
 // bits, so nothing is rounded. The matrix's own factors, times 2^14, multiply the finished sum.
 //
-// `tile` is a tile of the whole matrix here, 16 rows: eight strips as an m-tile of gemv.cuh, whose
-// sums, columns and epilogues these functions share. Tiles of all experts of a step are dealt out
-// among the SMs, since one expert has too few for all of them.
+// A tile is 16 rows: eight strips, an m-tile of gemv.cuh, whose sums, columns and epilogues these
+// functions share. An SM owns a slice of whole tiles (Nvfp4Slices), or tiles of all experts of a
+// step are dealt out among the SMs, where one expert has too few for all of them (Nvfp4); `tile`
+// counts those of the slice, or those of the matrix.
 #pragma once
 
 #include "codegen/device/gemv.cuh"
@@ -33,7 +34,7 @@ inline constexpr int kStepsFrom<Chunk, Group, Steps, false> = 0;
 /// An NVFP4 matrix `[Outputs][Inputs]` in buffer slot `Buffer`, or a bank of such matrices. SMs get
 /// `Deal` neighbouring tiles at a time: two, where words of 16 gate/up pairs are to be one sector.
 template <int Buffer, int Outputs, int Inputs, int Deal = 1> struct Nvfp4 {
-  static constexpr bool kNvfp4 = true;
+  static constexpr bool kNvfp4 = true, kDealt = true;
   static constexpr int kBuffer = Buffer, kOutputs = Outputs, kInputs = Inputs, kDeal = Deal;
   static constexpr int kStrips = (Outputs + 1) / 2, kUnit = kTileStrips * Deal;
   static constexpr int kTiles = (Outputs + 15) / 16, kUnits = kTiles / Deal;
@@ -55,35 +56,45 @@ template <int Buffer, int Outputs, int Inputs, int Deal = 1> struct Nvfp4 {
   static constexpr uint64_t kMatrixBytes = kFactors + 128;
 };
 
+/// The same matrix or bank where SM i owns strips [i * Unit, (i + 1) * Unit) of each, as in Linear.
+template <int Buffer, int Outputs, int Inputs, int Unit>
+struct Nvfp4Slices : Nvfp4<Buffer, Outputs, Inputs> {
+  static constexpr bool kDealt = false;
+  static constexpr int kUnit = Unit;
+  static_assert(Unit % kTileStrips == 0, "a slice is whole tiles");
+};
+
 template <class L>
 concept Nvfp4Matrix = L::kNvfp4;
+template <class L>
+concept DealtTiles = Nvfp4Matrix<L> && L::kDealt;
 
 /// The first unit of the expert in place `e` of the step's list that this SM works on, which has
 /// none if that is kUnits or more: unit u of it is on SM (e * kUnits + u) % kSms.
-template <Nvfp4Matrix L, class Cta> MEGALITH_DEVICE int first_unit(const Cta &cta, int e) {
+template <DealtTiles L, class Cta> MEGALITH_DEVICE int first_unit(const Cta &cta, int e) {
   constexpr int kSms = Cta::Config::kSms;
   const int behind = cta.sm - e * (L::kUnits % kSms) % kSms;
   return behind < 0 ? behind + kSms : behind;
 }
 
 /// Tiles of the expert in place `e` that this SM works on.
-template <Nvfp4Matrix L, class Cta> MEGALITH_DEVICE int tiles(const Cta &cta, int e) {
+template <DealtTiles L, class Cta> MEGALITH_DEVICE int tiles(const Cta &cta, int e) {
   constexpr int kSms = Cta::Config::kSms;
   return (L::kUnits - first_unit<L>(cta, e) + kSms - 1) / kSms * L::kDeal;
 }
 
 /// Which tile of the matrix the `m`-th of these is.
-template <Nvfp4Matrix L, class Cta> MEGALITH_DEVICE int tile_of(const Cta &cta, int e, int m) {
+template <DealtTiles L, class Cta> MEGALITH_DEVICE int tile_of(const Cta &cta, int e, int m) {
   return (first_unit<L>(cta, e) + m / L::kDeal * Cta::Config::kSms) * L::kDeal + m % L::kDeal;
 }
 
 /// First strip of a tile.
-template <Nvfp4Matrix L, class Cta> MEGALITH_DEVICE int tile_first(const Cta &, int tile) {
+template <DealtTiles L, class Cta> MEGALITH_DEVICE int tile_first(const Cta &, int tile) {
   return kTileStrips * tile;
 }
 
 /// Strips of a tile: 1..8.
-template <Nvfp4Matrix L, class Cta> MEGALITH_DEVICE int tile_strips(const Cta &, int tile) {
+template <DealtTiles L, class Cta> MEGALITH_DEVICE int tile_strips(const Cta &, int tile) {
   const int left = L::kStrips - kTileStrips * tile;
   return left < kTileStrips ? left : kTileStrips;
 }
@@ -93,7 +104,7 @@ template <class Full, class R, Nvfp4Matrix L, class Cta>
 MEGALITH_DEVICE void copy_piece(Cta &cta, int tile, int block, int expert = 0) {
   static_assert(L::kPieceBytes <= R::kSlotBytes);
   const auto *matrix = static_cast<const unsigned char *>(cta.template buffer<L::kBuffer>());
-  const uint32_t piece = block * L::kTiles + tile;
+  const uint32_t piece = block * L::kTiles + tile_first<L>(cta, tile) / kTileStrips;
   copy_bulk<Full, R>(cta, matrix + expert * L::kMatrixBytes + uint64_t{piece} * L::kPieceBytes,
                      L::kPieceBytes);
 }

@@ -357,7 +357,22 @@ LogicalResult BufferOp::verify() {
   return success();
 }
 
+/// The rule of docs/kernel-contract.md section 1, "NVFP4 matrices".
+static int64_t nvfp4BlockSteps(int64_t chunk16) {
+  int64_t group = chunk16 % 4 == 0 ? 4 : chunk16 % 2 == 0 ? 2 : 1;
+  auto first = [&](int64_t from, int64_t to, int64_t by) -> int64_t {
+    for (int64_t steps = from; by > 0 ? steps <= to : steps >= to; steps += by)
+      if (chunk16 % steps == 0)
+        return steps;
+    return 0;
+  };
+  int64_t few = first(16, group, -group), more = first(16 + group, 28, group);
+  return few >= 8 || !more ? few : more;
+}
+
 int64_t WeightsOp::blockSteps() {
+  if (getNvfp4())
+    return nvfp4BlockSteps(chunk16());
   for (int64_t steps : {4, 3, 2})
     if (chunk16() % steps == 0)
       return steps;
@@ -376,6 +391,9 @@ LogicalResult WeightsOp::verify() {
   if (getPairing() == Pairing::GateUp && getN() % 4)
     return emitOpError()
            << "expected gate/up rows to split into two halves of an even size, but n is " << getN();
+  if (getNvfp4() && (getN() % 16 || getK() % 16))
+    return emitOpError() << "expected n and k of NVFP4 weights to be multiples of 16, but got "
+                         << getN() << " and " << getK();
   return success();
 }
 

@@ -144,26 +144,28 @@ def WeightsOp : Task_DeclOp<"weights"> {
     layout of docs/kernel-contract.md. `checkpoint` names the tensors it is packed from, with `{layer}` and
     `{expert}` placeholders; gate/up has two, and rows of several tensors follow one another. `layer_offset` is 1
     when they belong to the layer after the launch's own. `rank_rows`: rows of each tensor that one rank has, where
-    ranks divide them; `n` then counts one rank's.
+    ranks divide them; `n` then counts one rank's. `nvfp4`: NVFP4 tiles, eight strips each, else bf16 strips.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Task_Int:$n, Task_Int:$k, Task_Int:$slot,
                        DefaultValuedAttr<Task_Int, "1">:$experts, Task_PairingAttr:$pairing,
                        StrArrayAttr:$checkpoint, DefaultValuedAttr<Task_Int, "0">:$layer_offset,
-                       OptionalAttr<DenseI64ArrayAttr>:$rank_rows);
+                       OptionalAttr<DenseI64ArrayAttr>:$rank_rows, UnitAttr:$nvfp4);
   let assemblyFormat = "$sym_name `n` $n `k` $k `slot` $slot $pairing $checkpoint attr-dict";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     /// k16 steps of one warp's chunk of K.
     int64_t chunk16() { return (((getK() + 7) / 8) + 15) / 16; }
-    /// k16 steps per chunk per block: the largest divisor of chunk16 that is at most 4.
+    /// k16 steps per chunk per block: for strips the largest divisor of chunk16 that is at most 4.
     int64_t blockSteps();
     /// Blocks of K.
     int64_t blocks() { return chunk16() / blockSteps(); }
     /// Strips (pairs of output rows), and bytes of one strip of one block.
     int64_t strips() { return (getN() + 1) / 2; }
-    int64_t stripBytes() { return 512 * blockSteps(); }
-    /// Bytes of the whole bank.
-    int64_t byteSize() { return getExperts() * blocks() * strips() * stripBytes(); }
+    int64_t stripBytes() { return (getNvfp4() ? 144 : 512) * blockSteps(); }
+    /// Bytes of the whole bank; behind each NVFP4 matrix stand its factors.
+    int64_t byteSize() {
+      return getExperts() * (blocks() * strips() * stripBytes() + (getNvfp4() ? 128 : 0));
+    }
   }];
 }
 

@@ -114,6 +114,8 @@ class ChooseTiles : public megalith::impl::ChooseTilesBase<ChooseTiles> {
     int64_t unit = llvm::divideCeil(strips, kernel.getSms());
     if (isGateUp)
       unit = llvm::alignTo(unit, 2); // a word holds two channels
+    if (weights.getNvfp4())
+      unit = llvm::alignTo(unit, 8); // tiles are packed whole
     setSlices(stage, unit, strips, "strip", channels);
 
     int64_t width = unit * channels, total = strips * channels;

@@ -2,6 +2,7 @@
 // that needs an exchange of its own; norms, residuals, activations and KV writes join the stage
 // that computes their input or output. What has no form yet is refused by name.
 #include "passes/graph/StageBuilder.h"
+#include "passes/graph/WeightFormats.h"
 #include "passes/why/Why.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -581,6 +582,8 @@ class ConvertToTask : public megalith::impl::ConvertToTaskBase<ConvertToTask> {
         return signalPassFailure();
       function.erase();
     }
+    if (failed(checkWeightFormats(module)))
+      return signalPassFailure();
     for (auto weight : llvm::make_early_inc_range(module.getOps<moe::WeightOp>()))
       weight.erase();
   }

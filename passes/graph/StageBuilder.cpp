@@ -1,5 +1,7 @@
 #include "passes/graph/StageBuilder.h"
 
+#include "passes/graph/WeightFormats.h"
+
 using namespace mlir;
 using namespace megalith;
 using namespace megalith::graph;
@@ -42,9 +44,10 @@ FlatSymbolRefAttr StageBuilder::weights(StringRef name, int64_t n, int64_t k, in
                                         Pairing pairing, ArrayRef<StringRef> checkpoint,
                                         bool isNext) {
   std::string symbol = unique(name);
-  WeightsOp::create(builder, kernel.getLoc(), symbol, n, k, nextSlot++, experts, pairing,
-                    builder.getStrArrayAttr(checkpoint), /*layer_offset=*/isNext,
-                    /*rank_rows=*/DenseI64ArrayAttr());
+  auto op = WeightsOp::create(builder, kernel.getLoc(), symbol, n, k, nextSlot++, experts, pairing,
+                              builder.getStrArrayAttr(checkpoint), /*layer_offset=*/isNext,
+                              /*rank_rows=*/DenseI64ArrayAttr());
+  setWeightFormat(op, kernel->getParentOfType<ModuleOp>());
   return FlatSymbolRefAttr::get(builder.getContext(), symbol);
 }
 

@@ -97,10 +97,20 @@ void KernelLowering::multiply(StageOp stage, Steps &steps, AccessAttr rows) {
 }
 
 void KernelLowering::finishTiles(StageOp stage, Steps &steps, function_ref<void()> epilogue) {
+  // An NVFP4 matrix's own factors, asked for before the wait.
+  bool hasFactors = weightsOf(stage).getNvfp4(), isExpert = stage.getKind() != StageKind::Linear;
+  if (hasFactors)
+    steps.local(
+        "factors", "const FloatPair",
+        ("weight_factors<" + stage.getSymName() + ">(cta" + (isExpert ? ", expert.id)" : ")"))
+            .str());
+  StringRef sum = hasFactors ? "sum_scaled<" : "sum_chunks<";
   steps.loop("mtile", tileTrips(stage), [&] {
     steps.wait("p_full", "const int place");
-    steps.compute("sum_chunks<" + names::kPart + ">", {"place"}, {whole(names::kPart)}, {},
-                  "const Fragment sum");
+    SmallVector<StringRef> args = {"place"};
+    if (hasFactors)
+      args.push_back("factors");
+    steps.compute(sum + names::kPart + ">", args, {whole(names::kPart)}, {}, "const Fragment sum");
     steps.release("p_free");
     epilogue();
   });
@@ -275,7 +285,8 @@ LogicalResult KernelLowering::storeCandidates(StageOp stage, Steps &steps) {
 
 static std::string linearBase(StageOp stage) {
   std::string base;
-  llvm::raw_string_ostream(base) << "Linear<" << weightsOf(stage).getSymName() << ", "
+  StringRef form = weightsOf(stage).getNvfp4() ? "Nvfp4Slices<" : "Linear<";
+  llvm::raw_string_ostream(base) << form << weightsOf(stage).getSymName() << ", "
                                  << *configInt(stage, "n") << ", " << *configInt(stage, "k") << ", "
                                  << *configInt(stage, "unit") << ">";
   return base;

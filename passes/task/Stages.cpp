@@ -255,6 +255,9 @@ static LogicalResult checkGemv(StageOp stage) {
     return stage.emitOpError() << "expected slices of unit strips on " << smsOf(stage)
                                << " SMs to cover " << slice.strips << " strips, but unit is "
                                << slice.unit;
+  if (weights.getNvfp4() && slice.unit % 8)
+    return stage.emitOpError() << "expected slices of whole tiles of 8 strips, since @"
+                               << weights.getSymName() << " is NVFP4, but unit is " << slice.unit;
   if (!stage.getTiles() || stage.getTiles() != stage.getSms())
     return stage.emitOpError() << "expected as many tiles as SMs: a tile is an SM's slice";
   MLIRContext *context = stage.getContext();

@@ -138,7 +138,7 @@ template <class L, class Use> MEGALITH_DEVICE void finish(Cta &cta, Use use) {
     MEGALITH_UNROLL(1)
     for (int m = 0; m < tiles<L>(cta, e); ++m) {
       const int place = wait<p_full>(cta);
-      const Fragment sum = scaled(sum_chunks<part>(cta, place), factors);
+      const Fragment sum = sum_scaled<part>(cta, place, factors);
       release<p_free>(cta);
       use(tile_of<L>(cta, e, m), sum, expert);
     }

@@ -75,7 +75,7 @@ MEGALITH_KERNEL(nvfp4_bits) {
     const FloatPair factors = weight_factors<product>(cta);
     for (int m = 0; m < count; ++m) {
       const int place = wait<p_full>(cta);
-      const Fragment sum = scaled(sum_chunks<part>(cta, place), factors);
+      const Fragment sum = sum_scaled<part>(cta, place, factors);
       release<p_free>(cta);
       epilogue_head<product, out>(cta, tile_of<product>(cta, 0, m), sum);
     }

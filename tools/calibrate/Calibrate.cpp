@@ -21,7 +21,6 @@ static void addUnmeasured(costs::CostTable &table) {
       {"nvlink.one_way", "ns", "one GPU: no peer to talk to"},
       {"nvlink.read_per_kb", "ns/KB", "one GPU: no peer to talk to"},
       {"dsmem.reduce", "ns", "needs clusters, which the runtime's launches do not have"},
-      {"drain.nvfp4", "GB/s", "there is no NVFP4 product in the device headers"},
   };
   for (const auto &m : missing)
     table.costs.push_back({m.name, m.unit, std::nullopt, m.reason});

@@ -28,15 +28,16 @@ static void addUnit(Measures &measures, const std::string &name, std::string ker
                       }});
 }
 
-static void addDrain(Measures &measures, StringRef kernel, double bytes, const std::string &what) {
+static void addDrain(Measures &measures, StringRef name, StringRef kernel, double bytes,
+                     const std::string &what) {
   for (uint32_t variant : {0u, 1u}) {
     const Job job = {.sms = 1, .rounds = 4000, .warmup = 100, .variant = variant};
-    measures.push_back({{{formatv("drain.gemv.{0}{1}", kernel, variant ? ".bare" : ""), "GB/s"}},
+    measures.push_back({{{formatv("drain.{0}{1}", name, variant ? ".bare" : ""), "GB/s"}},
                         formatv("one SM's consumers multiply pieces of {0} that lie in the ring{1}",
                                 what, variant ? ", no edges" : ", waiting and releasing"),
-                        [=, name = ("calibrate_drain_" + kernel).str()](
+                        [=, kernel = ("calibrate_drain_" + kernel).str()](
                             Session &session) -> Expected<std::vector<double>> {
-                          auto time = roundTime(session, name, job, 1);
+                          auto time = roundTime(session, kernel, job, 1);
                           if (!time)
                             return time.takeError();
                           return std::vector<double>{bytes / time->front()};
@@ -108,9 +109,10 @@ void addUnits(Measures &measures) {
   addUnit(measures, "barrier.consumers", "calibrate_signals", 1, 1,
           "the named barrier of eight warps");
   addUnit(measures, "time.read", "calibrate_signals", 2, 1, "a read of the GPU's clock in ns");
-  addDrain(measures, "16k", 16384, "16 KB (8 strips, K 2048)");
-  addDrain(measures, "12k", 12288, "12 KB (6 strips, K 2048)");
-  addDrain(measures, "8x768", 12288, "12 KB (8 strips, K 768)");
+  addDrain(measures, "gemv.16k", "16k", 16384, "16 KB (8 strips, K 2048)");
+  addDrain(measures, "gemv.12k", "12k", 12288, "12 KB (6 strips, K 2048)");
+  addDrain(measures, "gemv.8x768", "8x768", 12288, "12 KB (8 strips, K 768)");
+  addDrain(measures, "nvfp4", "nvfp4", 18432, "18 KB (an NVFP4 tile, half of K 4096)");
   for (int width : {2048, 4096})
     addUnit(measures, formatv("norm.{0}", width), formatv("calibrate_norm_{0}", width).str(), 0, 1,
             formatv("RMS norm of a row of {0} by eight warps", width));

@@ -3,6 +3,7 @@
 #include "tools/check/Subject.h"
 
 #include "codegen/Compile.h"
+#include "ir/moe/Moe.h"
 #include "models/Import.h"
 #include "passes/Pipelines.h"
 #include "passes/verify/Verify.h"
@@ -49,6 +50,10 @@ Expected<std::unique_ptr<Subject>> compileSubject(const SubjectOptions &options)
   if (!graph)
     return graph.takeError();
   subject->graph = std::move(*graph);
+  if (options.nvfp4Experts)
+    for (auto weight : subject->graph->getOps<moe::WeightOp>())
+      if (weight.isPerExpert())
+        weight.setFormat(moe::BlockFormatType::getNVFP4(&subject->context));
   subject->kernels = subject->graph->clone();
   mlir::ModuleOp kernels = *subject->kernels;
   const ModelFacts facts = collectFacts(kernels, options.name);

@@ -22,9 +22,10 @@ struct SubjectOptions {
   int64_t sms = 4;
   runtime::LaunchMode launch = runtime::LaunchMode::Fused;
   int64_t tp = 1;
-  bool cubins = false; ///< compile with NVRTC too
-  bool prove = true;   ///< run task-verify on the role regions
-  std::string outDir;  ///< the artifact is written to `<outDir>/<target>/`, runtime::artifactName
+  bool nvfp4Experts = false; ///< the experts' matrices as NVFP4, whatever the config says
+  bool cubins = false;       ///< compile with NVRTC too
+  bool prove = true;         ///< run task-verify on the role regions
+  std::string outDir; ///< the artifact is written to `<outDir>/<target>/`, runtime::artifactName
 };
 
 /// A model's graph and what the compiler made of it.

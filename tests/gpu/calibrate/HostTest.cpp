@@ -27,6 +27,7 @@ KERNEL(calibrate_signals)
 KERNEL(calibrate_drain_16k)
 KERNEL(calibrate_drain_12k)
 KERNEL(calibrate_drain_8x768)
+KERNEL(calibrate_drain_nvfp4)
 KERNEL(calibrate_norm_2048)
 KERNEL(calibrate_norm_4096)
 KERNEL(calibrate_topk_64)
@@ -193,7 +194,8 @@ TEST_CASE("pairs, additions and units end and are right", "[calibrate]") {
   for (uint32_t variant : {0u, 1u})
     for (const auto *kernel :
          {&megalith_kernel_calibrate_signals, &megalith_kernel_calibrate_drain_16k,
-          &megalith_kernel_calibrate_drain_12k, &megalith_kernel_calibrate_drain_8x768})
+          &megalith_kernel_calibrate_drain_12k, &megalith_kernel_calibrate_drain_8x768,
+          &megalith_kernel_calibrate_drain_nvfp4})
       check(*kernel, {.rounds = 20, .warmup = 2, .variant = variant}, 0, 1);
   for (const auto *kernel :
        {&megalith_kernel_calibrate_norm_2048, &megalith_kernel_calibrate_norm_4096,

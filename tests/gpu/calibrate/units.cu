@@ -13,6 +13,7 @@ MEGALITH_KERNEL(calibrate_signals) {
 UNIT(drain_16k, Drain<8, 2048>)
 UNIT(drain_12k, Drain<6, 2048>)
 UNIT(drain_8x768, Drain<8, 768>)
+UNIT(drain_nvfp4, DrainNvfp4<4096>)
 UNIT(norm_2048, NormUnit<2048>)
 UNIT(norm_4096, NormUnit<4096>)
 UNIT(topk_64, TopKUnit<64, 8>)

@@ -5,6 +5,7 @@
 
 #include "codegen/device/gemv.cuh"
 #include "codegen/device/norm.cuh"
+#include "codegen/device/nvfp4.cuh"
 #include "codegen/device/router.cuh"
 #include "tests/gpu/calibrate/stream.cuh"
 
@@ -61,17 +62,16 @@ MEGALITH_DEVICE void signals(const LaunchArgs &args) {
   }
 }
 
-/// Products of pieces of Strips strips that lie in the ring already, K columns. job.variant 0: with
-/// the edges of the ring, the producer signalling what it does not copy; 1: nothing but products.
-template <int Strips, int K> struct Drain {
+/// Products of pieces of Layer, one m-tile, that lie in the ring already. job.variant 0: with the
+/// edges of the ring, the producer signalling what it does not copy; 1: nothing but products.
+template <class Layer, uint32_t SlotBytes> struct DrainOf {
   struct Config {
     static constexpr int kSms = 1, kRows = 1, kEdges = 2;
   };
   using Cta = megalith::Cta<Config>;
-  using Xs = Rows<0, 1, K>;
+  using Xs = Rows<0, 1, Layer::kInputs>;
   static constexpr int kSlots = 8;
-  using R = Ring<(Xs::kBytes + 127) / 128 * 128, kSlots, kPieceBytes>;
-  using Layer = Linear<kData, 2 * Strips, K, Strips>;
+  using R = Ring<(Xs::kBytes + 127) / 128 * 128, kSlots, SlotBytes>;
   static constexpr uint32_t kBars = R::kOffset + R::kBytes;
   struct w_full : MbarrierEdge<0, kBars, kSlots, 1> {
     static constexpr char kName[] = "w_full";
@@ -108,10 +108,17 @@ template <int Strips, int K> struct Drain {
       repeat(cta, job, cta.role_warp == 0, [&](uint32_t round) {
         gemv_block<Layer, R>(cta, sum, round % kSlots, 0, round % Layer::kBlocks, column);
       });
-    // All that was multiplied is positive, so any sum of a valid column is.
-    report_wrong(cta, cta.lane % 4 == 0 && cta.lane / 4 < Strips && !(sum.v[0] > 0));
+    // A valid column's sums are numbers, and of bf16 strips, which are all positive, positive.
+    report_wrong(cta, cta.lane % 4 == 0 && cta.lane / 4 < Layer::kUnit && !(sum.v[0] > 0) &&
+                          !(sum.v[0] < 0));
   }
 };
+
+/// The same of Strips bf16 strips of K columns, and of an NVFP4 tile.
+template <int Strips, int K>
+using Drain = DrainOf<Linear<kData, 2 * Strips, K, Strips>, kPieceBytes>;
+template <int K>
+using DrainNvfp4 = DrainOf<Nvfp4Slices<kData, 16, K, 8>, Nvfp4<kData, 16, K>::kPieceBytes>;
 
 /// RMS norm of one row of Width.
 template <int Width> struct NormUnit {
