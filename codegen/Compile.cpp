@@ -242,6 +242,10 @@ private:
     for (const auto &[name, text] : options.files)
       if (llvm::Error error = staging.write(name, text))
         return error;
+    if (options.filesOf)
+      for (const auto &[name, text] : options.filesOf(artifact.plan))
+        if (llvm::Error error = staging.write(name, text))
+          return error;
     for (size_t i = 0; i < options.snapshots.size(); ++i) {
       const auto &[pass, text] = options.snapshots[i];
       if (llvm::Error error =

@@ -30,6 +30,8 @@ struct CompileOptions {
   std::vector<std::pair<std::string, std::string>> snapshots;
   /// (name, text) of further files.
   std::vector<std::pair<std::string, std::string>> files;
+  /// The same of the plan as it is written, with resources.
+  std::function<std::vector<std::pair<std::string, std::string>>(const runtime::Plan &)> filesOf;
 };
 
 struct Artifact {

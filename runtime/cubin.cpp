@@ -8,74 +8,22 @@
 
 #include "runtime/cubin.h"
 
-#include "runtime/error.h"
+#include "runtime/cubin_file.h"
 
 #include <algorithm>
 #include <cstring>
-#include <elf.h>
-#include <optional>
 
 namespace megalith::runtime {
 
+using namespace cubin;
+
 namespace {
 
-constexpr unsigned kMachineCuda = 190;
 constexpr uint8_t kFormatPayload = 4;
 constexpr uint8_t kMaxThreads = 0x05, kFrameSize = 0x11, kParameterBytes = 0x19, kRegisters = 0x2f,
                   kSpills = 0x55;
 /// On sm_90 and up .nv.shared counts what the driver keeps for itself.
 constexpr int64_t kReservedSmem = 1024;
-
-/// Bounds-checked reads from the file.
-class File {
-public:
-  explicit File(llvm::StringRef bytes) : bytes(bytes) {}
-
-  template <typename T> std::optional<T> at(uint64_t offset) const {
-    if (offset > bytes.size() || sizeof(T) > bytes.size() - offset)
-      return std::nullopt;
-    T value;
-    std::memcpy(&value, bytes.data() + offset, sizeof(T));
-    return value;
-  }
-  std::optional<llvm::StringRef> range(uint64_t offset, uint64_t size) const {
-    if (offset > bytes.size() || size > bytes.size() - offset)
-      return std::nullopt;
-    return bytes.substr(offset, size);
-  }
-
-private:
-  llvm::StringRef bytes;
-};
-
-struct Section {
-  llvm::StringRef name;
-  Elf64_Shdr header;
-  llvm::StringRef data; ///< empty for NOBITS
-};
-
-llvm::StringRef cString(llvm::StringRef table, uint64_t offset) {
-  return table.substr(std::min<uint64_t>(offset, table.size())).split('\0').first;
-}
-
-llvm::Expected<std::vector<Section>> readSections(const File &file, const Elf64_Ehdr &elf) {
-  std::vector<Section> sections;
-  for (unsigned i = 0; i < elf.e_shnum; ++i) {
-    auto header = file.at<Elf64_Shdr>(elf.e_shoff + i * sizeof(Elf64_Shdr));
-    if (!header)
-      return problem("cubin: section header {0} lies outside the file; is it complete?", i);
-    auto data = header->sh_type == SHT_NOBITS ? llvm::StringRef()
-                                              : file.range(header->sh_offset, header->sh_size);
-    if (!data)
-      return problem("cubin: section {0} reaches past the end of the file; is it complete?", i);
-    sections.push_back({"", *header, *data});
-  }
-  if (elf.e_shstrndx >= sections.size())
-    return problem("cubin: no section names");
-  for (Section &section : sections)
-    section.name = cString(sections[elf.e_shstrndx].data, section.header.sh_name);
-  return sections;
-}
 
 /// Calls `each(kind, payload)` for the attributes of an info section.
 template <typename Each> void readInfo(llvm::StringRef data, Each each) {
@@ -120,13 +68,9 @@ const CubinKernel *Cubin::kernel(llvm::StringRef name) const {
 
 llvm::Expected<Cubin> parseCubin(llvm::StringRef bytes) {
   const File file(bytes);
-  auto elf = file.at<Elf64_Ehdr>(0);
-  if (!elf || std::memcmp(elf->e_ident, ELFMAG, SELFMAG) != 0 ||
-      elf->e_ident[EI_CLASS] != ELFCLASS64)
-    return problem("not a cubin: no 64-bit ELF header in its {0} bytes", bytes.size());
-  if (elf->e_machine != kMachineCuda)
-    return problem("not a cubin: an ELF file for machine {0}, expected {1} (CUDA)",
-                   unsigned(elf->e_machine), kMachineCuda);
+  auto elf = readHeader(bytes);
+  if (!elf)
+    return elf.takeError();
   auto sections = readSections(file, *elf);
   if (!sections)
     return sections.takeError();

@@ -8,6 +8,7 @@
 #include "runtime/kernel_cache.h"
 
 #include "codegen/headers.h"
+#include "runtime/code_lines.h"
 #include "runtime/cubin.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
@@ -290,4 +291,55 @@ TEST_CASE("a cache that cannot be written says how to mend it") {
   REQUIRE(!entry);
   CHECK_THAT(llvm::toString(entry.takeError()),
              Contains("/proc/nowhere/cuda/k-") && Contains("MEGALITH_CACHE"));
+}
+
+TEST_CASE("code leads back to lines of the kernel's own source") {
+  auto library = nvrtc();
+  if (!library)
+    return;
+  // Line 3 calls what is inlined, line 4 what is not.
+  const std::string source = "#include \"lines.h\"\n"
+                             "extern \"C\" __global__ void lines(float *out) {\n"
+                             "  out[threadIdx.x] = inlined(out[threadIdx.x]);\n"
+                             "  out[threadIdx.x + 1] = called(out[threadIdx.x]);\n"
+                             "}\n";
+  const std::map<llvm::StringRef, llvm::StringRef> headers = {
+      {"lines.h", "__device__ __forceinline__ float deeper(float x) { return x / 3 + 1; }\n"
+                  "__device__ __forceinline__ float inlined(float x) { return deeper(x * x); }\n"
+                  "__device__ __noinline__ float called(float x) { return x / 7 - 2; }\n"}};
+  auto compiled = library->compile(source, "lines.cu", headers, "sm_90a", {.lineInfo = true});
+  REQUIRE(bool(compiled));
+  auto lines = readCodeLines(compiled->cubin, "lines.cu");
+  REQUIRE(bool(lines));
+  int64_t at = 0;
+  std::map<int64_t, int64_t> bytes;
+  for (const CodeLine &line : *lines) {
+    CHECK(line.offset == at);
+    at += line.bytes;
+    bytes[line.line] += line.bytes;
+  }
+  CHECK(at == compiled->resources.at("lines").codeBytes);
+  for (int64_t line : {0, 3, 4})
+    CHECK(bytes[line] > 0);
+  for (const auto &[line, count] : bytes)
+    CHECK(line <= 5);
+
+  SECTION("a cubin without line numbers says so") {
+    auto plain = library->compile(source, "lines.cu", headers, "sm_90a");
+    REQUIRE(bool(plain));
+    auto none = readCodeLines(plain->cubin, "lines.cu");
+    REQUIRE(!none);
+    CHECK_THAT(llvm::toString(none.takeError()), Contains("compile with --generate-line-info"));
+  }
+  SECTION("a damaged one is an error, or has other lines") {
+    for (size_t i = 0; i < compiled->cubin.size(); i += 7) {
+      std::string damaged = compiled->cubin;
+      damaged[i] = char(damaged[i] ^ 0xA5);
+      if (auto found = readCodeLines(damaged, "lines.cu"); !found)
+        llvm::consumeError(found.takeError());
+    }
+    auto half = readCodeLines(llvm::StringRef(compiled->cubin).take_front(900), "lines.cu");
+    REQUIRE(!half);
+    llvm::consumeError(half.takeError());
+  }
 }

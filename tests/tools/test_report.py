@@ -169,12 +169,26 @@ def test_nothing_from_elsewhere_and_no_complaint(made, page):
     assert page.eval("document.getElementById('title').textContent") == "a<!--<script>"
 
 
+def test_a_prediction_is_simulated(made, tmp_path):
+    result = megalith("report", made.plan, "--context", 40, "-o", tmp_path / "r.html")
+    assert result.returncode == 0 and result.stderr == ""
+    text = (tmp_path / "r.html").read_text()
+    data = json.loads(text.split('id="predicted">')[1].split("</script>")[0])
+    assert data["source"] == "predicted" and tasks(data) > 100
+
+
 def test_a_plan_without_timelines(made, tmp_path):
-    done("report", made.plan, "-o", tmp_path / "r.html")
-    with Page((tmp_path / "r.html").as_uri()) as page:
+    """What compile leaves."""
+    with Page((made.plan / "report.html").as_uri()) as page:
         assert page.eval("megalithReport.timelines") == {}
         assert page.eval("document.querySelectorAll('.pane .empty').length") == 2
         assert page.complaints == []
+
+
+def test_why_there_is_no_prediction(tmp_path):
+    done("compile", CONFIG, "--target", "sm_100a", "--rows", 1, "--sms", 8, "--no-cubins", "-o", tmp_path)
+    result = megalith("report", tmp_path / "sm_100a/rows1", "-o", tmp_path / "r.html")
+    assert result.returncode == 0 and "no predicted timeline: no cost table for sm_100a" in result.stderr
 
 
 def changed(timeline, change):

@@ -91,6 +91,14 @@ struct MemoryFacts {
   std::vector<Reason> why;
 };
 
+/// Code of a role in a stage; of neither: the kernel's beginning; "called": functions out of line.
+struct CodeFacts {
+  std::string role, stage;
+  int64_t bytes = 0;
+
+  bool operator==(const CodeFacts &) const = default;
+};
+
 struct KernelFacts {
   std::string name, kind;
   int64_t launches = 0; ///< of a step
@@ -100,6 +108,7 @@ struct KernelFacts {
   std::vector<ExchangeFacts> exchanges;
   std::vector<EdgeFacts> edges;
   std::vector<MemoryFacts> memory; ///< by offset
+  std::vector<CodeFacts> code;     ///< empty: not known
   std::vector<Reason> why;
 
   double bytes() const;

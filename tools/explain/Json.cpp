@@ -88,6 +88,12 @@ private:
     list("exchanges", kernel.exchanges,
          [&](const ExchangeFacts &exchange) { this->exchange(exchange); });
     list("edges", kernel.edges, [&](const EdgeFacts &edge) { this->edge(edge); });
+    if (!kernel.code.empty())
+      list("code", kernel.code, [&](const CodeFacts &part) {
+        os.attribute("role", part.role);
+        os.attribute("stage", part.stage);
+        os.attribute("bytes", part.bytes);
+      });
     list("memory", kernel.memory, [&](const MemoryFacts &memory) { this->memory(memory); });
   }
 

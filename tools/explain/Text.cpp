@@ -62,6 +62,7 @@ public:
       kernelLine(kernel);
       limits(kernel);
       stageTable(kernel);
+      codeTable(kernel);
       decisions(kernel);
     }
     return text;
@@ -82,6 +83,7 @@ public:
         reasons(kernel.why);
         limits(kernel);
         stageTable(kernel);
+        codeTable(kernel);
       }
       isFound |= one(kernel, name);
     }
@@ -147,6 +149,33 @@ private:
         line("shared memory",
              formatv("the ring has {0} of {1} bytes, {2} slots", withCommas(memory.bytes),
                      withCommas(kernel.smemBytes), memory.slots));
+  }
+
+  /// A line a stage, a column a role.
+  void codeTable(const KernelFacts &kernel) {
+    if (kernel.code.empty())
+      return;
+    constexpr StringRef kRoles[] = {"producer", "poller", "consumer", "epilogue"};
+    auto bytes = [&](StringRef role, StringRef stage, bool isSum) {
+      int64_t sum = 0;
+      for (const CodeFacts &part : kernel.code)
+        if (part.role == role && (isSum || part.stage == stage))
+          sum += part.bytes;
+      return sum ? withCommas(sum) : std::string("-");
+    };
+    auto line = [&](StringRef name, StringRef stage, bool isSum) {
+      os << formatv("  {0,-14}", name);
+      for (StringRef role : kRoles)
+        os << formatv("{0,10}", bytes(role, stage, isSum));
+      os << "\n";
+    };
+    os << formatv("  {0,-14}{1,10}{2,10}{3,10}{4,10}\n", "bytes of code", kRoles[0], kRoles[1],
+                  kRoles[2], kRoles[3]);
+    for (const StageFacts &stage : kernel.stages)
+      line(stage.name, stage.name, false);
+    line("all", "", true);
+    os << formatv("  beginning {0}, functions that are called {1}\n", bytes("", "", false),
+                  bytes("called", "", false));
   }
 
   void stageTable(const KernelFacts &kernel) {

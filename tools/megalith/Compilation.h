@@ -22,6 +22,8 @@ inline constexpr llvm::StringLiteral kPlanFile = "plan.json";
 inline constexpr llvm::StringLiteral kModelFile = "model.mlir";
 /// The role regions that were proved and printed, with the locations that sources name.
 inline constexpr llvm::StringLiteral kKernelsFile = "kernels.mlir";
+/// What megalith report writes, without timelines; of megalith compile only.
+inline constexpr llvm::StringLiteral kReportFile = "report.html";
 
 struct CompileRequest {
   std::string config; ///< text
@@ -57,6 +59,9 @@ public:
   /// The sources and the plan that `write` would write, without cubins. `digests`: as in
   /// EmitOptions.
   llvm::Expected<PrintedKernels> print(bool digests = true) const;
+
+  /// Of the plan as it is written, (name, text) of files to write beside it.
+  void setFilesOf(decltype(CompileOptions::filesOf) files) { options.filesOf = std::move(files); }
 
   const CompileRequest &getRequest() const { return request; }
   mlir::MLIRContext &getContext() { return context; }

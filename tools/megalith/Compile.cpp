@@ -5,6 +5,8 @@
 #include "tools/megalith/Files.h"
 #include "tools/megalith/LaunchModes.h"
 #include "tools/megalith/Phases.h"
+#include "tools/megalith/PlanFacts.h"
+#include "tools/report/Page.h"
 
 #include "llvm/Support/raw_ostream.h"
 
@@ -94,6 +96,12 @@ static Error runCompile(const Arguments &arguments) {
     compilations.push_back(std::move(*compilation));
   }
   for (auto &compilation : compilations) {
+    compilation->setFilesOf([&](const runtime::Plan &plan) {
+      phases.start("report");
+      const auto facts = factsOf(compilation->kernels(), plan);
+      return std::vector<std::pair<std::string, std::string>>{
+          {kReportFile.str(), report::page(facts, "", "")}};
+    });
     Expected<Artifact> artifact = compilation->write(out);
     if (!artifact)
       return artifact.takeError();

@@ -37,10 +37,7 @@ static Error runExplain(const Arguments &arguments) {
 }
 
 static constexpr Option kOptions[] = {
-    kContextOption,
-    kExpertsOption,
-    kCostsOption,
-    {"json", "", "all of it as JSON"},
+    kContextOption, kExpertsOption, kCostsOption, kCodeOption, {"json", "", "all of it as JSON"},
 };
 
 const Command kExplain = {

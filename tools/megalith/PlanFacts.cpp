@@ -2,7 +2,10 @@
 
 #include "tools/megalith/PlanFacts.h"
 
+#include "codegen/headers.h"
 #include "passes/costs/Builtin.h"
+#include "runtime/kernel_cache.h"
+#include "tools/explain/Code.h"
 #include "tools/megalith-opt/Registration.h"
 #include "tools/megalith/Compilation.h"
 #include "tools/megalith/Failure.h"
@@ -12,6 +15,7 @@
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
 
 using namespace llvm;
 
@@ -38,8 +42,51 @@ static Expected<std::optional<costs::CostTable>> readCosts(const Arguments &argu
   return std::move(*table);
 }
 
+/// Whose the code of each kernel is. Line numbers do not change code; were it otherwise the kernel
+/// would stay without.
+static Error addCode(StringRef folder, explain::Facts &facts) {
+  auto nvrtc = runtime::Nvrtc::load();
+  if (!nvrtc)
+    return with(Exit::Run, nvrtc.takeError());
+  for (explain::KernelFacts &kernel : facts.kernels) {
+    if (!kernel.resources)
+      return failure(Exit::Input,
+                     "--code: expected a plan with cubins but {0} has none; compile it without "
+                     "--no-cubins",
+                     kernel.name);
+    SmallString<128> file(folder);
+    sys::path::append(file, facts.plan.kernel(kernel.name)->file);
+    Expected<std::string> source = readText(file, "a kernel's source");
+    if (!source)
+      return source.takeError();
+    const std::string name = kernel.name + ".cu";
+    errs() << "compiling " << name << " with line numbers\n";
+    auto compiled = runtime::compileCached(*nvrtc, *source, name, deviceHeaders(),
+                                           facts.plan.target, {.lineInfo = true});
+    if (!compiled)
+      return with(Exit::Run, compiled.takeError());
+    const auto found = compiled->resources.find(kernel.name);
+    if (found == compiled->resources.end() ||
+        found->second.codeBytes != kernel.resources->codeBytes)
+      continue;
+    auto lines = runtime::readCodeLines(compiled->cubin, name);
+    if (!lines)
+      return with(Exit::Run, lines.takeError());
+    kernel.code = explain::codeFacts(*source, *lines);
+  }
+  return Error::success();
+}
+
+explain::Facts factsOf(mlir::ModuleOp module, const runtime::Plan &plan) {
+  Expected<costs::CostTable> table = costs::builtinCostTable(plan.target);
+  if (table)
+    return explain::gather(module, plan, &*table, {.context = kContext});
+  consumeError(table.takeError());
+  return explain::gather(module, plan, nullptr, {.context = kContext});
+}
+
 Expected<PlanFacts> readFacts(const Arguments &arguments) {
-  Expected<int64_t> context = arguments.integer("context", 0, (1 << 20) - 1, 8192);
+  Expected<int64_t> context = arguments.integer("context", 0, (1 << 20) - 1, kContext);
   if (!context)
     return context.takeError();
   Expected<int64_t> experts = arguments.integer("experts", 1, 4096, 0);
@@ -77,6 +124,9 @@ Expected<PlanFacts> readFacts(const Arguments &arguments) {
     return module.takeError();
   out.facts = explain::gather(**module, *plan, *table ? &**table : nullptr,
                               {.context = *context, .experts = double(*experts)});
+  if (arguments.has("code"))
+    if (Error error = addCode(out.folder, out.facts))
+      return error;
   return out;
 }
 

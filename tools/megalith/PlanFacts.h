@@ -19,6 +19,15 @@ inline constexpr Option kExpertsOption = {
 inline constexpr Option kCostsOption = {
     "costs", "<file>", "table of megalith calibrate (the program's own for the target)"};
 
+inline constexpr Option kCodeOption = {
+    "code", "", "bytes of code of each role and stage: compiles again with line numbers"};
+
+/// Positions where a command is told nothing else.
+inline constexpr int64_t kContext = 8192;
+
+/// With the program's own table of costs, if the target has one, at kContext.
+explain::Facts factsOf(mlir::ModuleOp module, const runtime::Plan &plan);
+
 struct PlanFacts {
   std::string folder; ///< of the artifact
   explain::Facts facts;

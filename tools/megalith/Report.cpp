@@ -3,9 +3,11 @@
 #include "tools/megalith/Commands.h"
 #include "tools/megalith/Files.h"
 #include "tools/megalith/PlanFacts.h"
-
+#include "tools/megalith/Prediction.h"
 #include "tools/report/Page.h"
 #include "tools/report/Timeline.h"
+
+#include "llvm/Support/raw_ostream.h"
 
 using namespace llvm;
 
@@ -26,6 +28,21 @@ static Expected<std::string> timeline(const Arguments &arguments, StringRef opti
   return checked;
 }
 
+/// The predicted timeline: of the file given, else simulated; "", and why, where it cannot be.
+static Expected<std::string> prediction(const Arguments &arguments, const PlanFacts &plan) {
+  if (arguments.has("predicted"))
+    return timeline(arguments, "predicted", plan.facts.plan);
+  Expected<std::string> text = predictedTimeline(plan.folder, plan.facts.step.context, arguments);
+  if (!text) {
+    errs() << "no predicted timeline: " << toString(text.takeError()) << "\n";
+    return "";
+  }
+  Expected<std::string> checked = report::checkTimeline(*text, "prediction", plan.facts.plan);
+  if (!checked)
+    return with(Exit::Run, checked.takeError());
+  return checked;
+}
+
 static Error runReport(const Arguments &arguments) {
   Expected<PlanFacts> plan = readFacts(arguments);
   if (!plan)
@@ -33,7 +50,7 @@ static Error runReport(const Arguments &arguments) {
   Expected<std::string> measured = timeline(arguments, "trace", plan->facts.plan);
   if (!measured)
     return measured.takeError();
-  Expected<std::string> predicted = timeline(arguments, "predicted", plan->facts.plan);
+  Expected<std::string> predicted = prediction(arguments, *plan);
   if (!predicted)
     return predicted.takeError();
   return writeText(arguments.text("o"), report::page(plan->facts, *predicted, *measured));
@@ -42,10 +59,11 @@ static Error runReport(const Arguments &arguments) {
 static constexpr Option kOptions[] = {
     {"o", "<file>", "the page; one file that opens in any browser", true},
     {"trace", "<file>", "what was measured: of megalith bench or run --trace"},
-    {"predicted", "<file>", "what was predicted: of megalith simulate --json"},
+    {"predicted", "<file>", "what was predicted, by megalith simulate --json (simulated now)"},
     kContextOption,
     kExpertsOption,
     kCostsOption,
+    kCodeOption,
 };
 
 const Command kReport = {

@@ -7,6 +7,7 @@
 #include "tools/megalith/Commands.h"
 #include "tools/megalith/Compilation.h"
 #include "tools/megalith/Files.h"
+#include "tools/megalith/Prediction.h"
 #include "tools/megalith/Verification.h"
 #include "tools/trace/Export.h"
 #include "tools/trace/Path.h"
@@ -117,6 +118,70 @@ static Expected<costs::CostTable> costTable(const Arguments &arguments, StringRe
   return table;
 }
 
+/// A plan's middle launches, predicted.
+struct Prediction {
+  int64_t launches = 0; ///< that were played
+  simulate::Timeline timeline;
+  runtime::Trace trace; ///< of those that count
+  trace::Summary summary;
+  double seconds = 0; ///< that it took
+};
+
+/// `contexts`: a number for each row.
+static Expected<Prediction> predict(const SimulatedPlan &simulated, const costs::CostTable &table,
+                                    const std::vector<int64_t> &contexts, uint64_t seed,
+                                    int64_t layers) {
+  const runtime::Plan &plan = simulated.plan;
+  Expected<simulate::Costs> costs = simulate::Costs::of(table);
+  if (!costs)
+    return with(Exit::Input, costs.takeError());
+
+  // One layer more, which finds nothing of a layer before it.
+  const auto [first, count] = middleLaunches(plan, layers + 1);
+  SmallVector<task::KernelOp> launches;
+  int64_t code = 0;
+  for (int64_t i = first; i < first + count; ++i) {
+    const std::string &name = plan.launches[size_t(i)].kernel;
+    launches.push_back(simulated.kernels.at(name));
+    if (const auto &resources = plan.kernel(name)->resources)
+      code = std::max(code, resources->codeBytes);
+  }
+  const simulate::Heat heat = code > kCodeCache ? simulate::Heat::Far : simulate::Heat::Near;
+  const auto begin = std::chrono::steady_clock::now();
+  auto timeline = simulate::simulate(launches, *costs, {contexts, seed}, heat);
+  if (!timeline)
+    return with(Exit::Input, timeline.takeError());
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+
+  Prediction out;
+  out.launches = count;
+  out.timeline = std::move(*timeline);
+  out.seconds = took.count();
+
+  const auto skipped = size_t(std::min<int64_t>(count - 1, count / (layers + 1)));
+  out.trace = traceOf(out.timeline, first, skipped);
+  out.summary = trace::summarise(plan, out.trace);
+  return out;
+}
+
+Expected<std::string> predictedTimeline(StringRef folder, int64_t context,
+                                        const Arguments &arguments) {
+  mlir::DialectRegistry registry;
+  registerDialects(registry);
+  SimulatedPlan simulated(registry);
+  if (Error error = load(folder, simulated))
+    return error;
+  const runtime::Plan &plan = simulated.plan;
+  Expected<costs::CostTable> table = costTable(arguments, plan.target);
+  if (!table)
+    return table.takeError();
+  const std::vector<int64_t> contexts(size_t(plan.rows), context);
+  Expected<Prediction> predicted = predict(simulated, *table, contexts, /*seed=*/1, /*layers=*/4);
+  if (!predicted)
+    return predicted.takeError();
+  return trace::toJson(plan, predicted->trace, predicted->summary, trace::Source::Predicted);
+}
+
 static Error runSimulate(const Arguments &arguments) {
   mlir::DialectRegistry registry;
   registerDialects(registry);
@@ -144,30 +209,11 @@ static Error runSimulate(const Arguments &arguments) {
   Expected<costs::CostTable> table = costTable(arguments, plan.target);
   if (!table)
     return table.takeError();
-  Expected<simulate::Costs> costs = simulate::Costs::of(*table);
-  if (!costs)
-    return with(Exit::Input, costs.takeError());
-
-  // One layer more, which finds nothing of a layer before it.
-  const auto [first, count] = middleLaunches(plan, *layers + 1);
-  SmallVector<task::KernelOp> launches;
-  int64_t code = 0;
-  for (int64_t i = first; i < first + count; ++i) {
-    const std::string &name = plan.launches[size_t(i)].kernel;
-    launches.push_back(simulated.kernels.at(name));
-    if (const auto &resources = plan.kernel(name)->resources)
-      code = std::max(code, resources->codeBytes);
-  }
-  const simulate::Heat heat = code > kCodeCache ? simulate::Heat::Far : simulate::Heat::Near;
-  const auto begin = std::chrono::steady_clock::now();
-  auto timeline = simulate::simulate(launches, *costs, {*contexts, uint64_t(*seed)}, heat);
-  if (!timeline)
-    return with(Exit::Input, timeline.takeError());
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-
-  const auto skipped = size_t(std::min<int64_t>(count - 1, count / (*layers + 1)));
-  const runtime::Trace trace = traceOf(*timeline, first, skipped);
-  const trace::Summary summary = trace::summarise(plan, trace);
+  Expected<Prediction> predicted = predict(simulated, *table, *contexts, uint64_t(*seed), *layers);
+  if (!predicted)
+    return predicted.takeError();
+  const runtime::Trace &trace = predicted->trace;
+  const trace::Summary &summary = predicted->summary;
   std::string text =
       formatv("predicted: {0}, rows {1}, {2} positions, seed {3}, by the costs of {4}\n",
               plan.model, plan.rows, contexts->front(), *seed, table->device)
@@ -175,15 +221,15 @@ static Error runSimulate(const Arguments &arguments) {
   text += trace::table(trace, summary);
   if (const auto path = trace::criticalPath(plan, trace))
     text += "\n" + trace::table(*path);
-  if (!timeline->unknown.empty()) {
+  if (!predicted->timeline.unknown.empty()) {
     text += "\nno cost is known for, so taken to take no time:";
-    for (const std::string &name : timeline->unknown)
+    for (const std::string &name : predicted->timeline.unknown)
       text += " " + name;
     text += "\n";
   }
   if (arguments.has("timing"))
-    text +=
-        formatv("\n{0} launches, {1} events in {2:F2} s\n", count, timeline->events, took.count());
+    text += formatv("\n{0} launches, {1} events in {2:F2} s\n", predicted->launches,
+                    predicted->timeline.events, predicted->seconds);
   if (arguments.has("json"))
     if (Error error = writeText(arguments.text("json"),
                                 trace::toJson(plan, trace, summary, trace::Source::Predicted)))

@@ -21,25 +21,30 @@ function describeEdge(kernel, name) {
 
 const bothTimelines = () => ["predicted", "measured"].filter(which => timelines[which]);
 
+// One card a figure: what was measured, beside it what was predicted.
 function cards() {
-  const box = document.getElementById("cards");
+  const box = document.getElementById("cards"), kernel = kernelFacts(current);
   box.replaceChildren();
-  const card = (value, what) => box.append(element("div", {className: "card"}, element("b", {}, value), element("span", {}, what)));
-  const kernel = kernelFacts(current), period = {};
-  for (const which of bothTimelines()) {
-    const known = timelines[which].summary(current);
-    if (!known) continue;
-    if (known.period) { period[which] = known.period.median; card(us(known.period.median) + " µs", `a launch, ${which}`); }
-    if (known.exchange) card(us(known.exchange.median) + " µs", `E, ${which}`);
-    if (known.chain) card(us(known.chain.median, 1) + " µs", `C, ${which}`);
-  }
-  if (period.predicted && period.measured) card(((period.predicted / period.measured - 1) * 100).toFixed(1) + " %", "prediction off by");
+  const card = (value, what, title = "") => box.append(element("div", {className: "card", title}, element("b", {}, value), element("span", {}, what)));
+  const figure = (what, digits, pick, title) => {
+    const found = {};
+    for (const which of bothTimelines()) {
+      const spread = pick(timelines[which].summary(current) || {});
+      if (spread) found[which] = spread.median;
+    }
+    const {measured, predicted} = found;
+    if (measured === undefined && predicted === undefined) return undefined;
+    const main = measured ?? predicted;
+    card(us(main, digits) + " µs", what + (measured !== undefined && predicted !== undefined ? `; predicted ${us(predicted, digits)} (${predicted >= measured ? "+" : "−"}${Math.abs((predicted / measured - 1) * 100).toFixed(1)} %)` : measured !== undefined ? ", measured" : ", predicted"), title);
+    return main;
+  };
+  const period = figure("a launch of " + current, 2, s => s.period, "from a launch's begin to the next one's");
+  figure("E, an exchange", 2, s => s.exchange, "last product of the stage before to the first of the stage after, median");
+  figure("C", 1, s => s.chain, "last product of the experts to the next launch's first expert byte");
   card(bytes(kernel.bytes), "a launch reads");
   if (kernel.floor_us !== undefined) {
-    card(kernel.floor_us.toFixed(2) + " µs", "floor: bytes at the best rate");
-    const real = period.measured || period.predicted;
-    if (real) card((kernel.floor_us * 1e5 / real).toFixed(1) + " %", "of the floor's rate reached");
-    card(`${kernel.chain} × E = ${kernel.hops_us.toFixed(2)} µs`, "exchanges one after another");
+    card(kernel.floor_us.toFixed(2) + " µs", "floor: bytes at the best rate" + (period ? `; ${(kernel.floor_us * 1e5 / period).toFixed(1)} % of it reached` : ""));
+    card(`${kernel.chain} × E = ${kernel.hops_us.toFixed(2)} µs`, "exchanges one after another, by the table");
   }
 }
 
@@ -225,7 +230,28 @@ function resourcesSection() {
   body.replaceChildren(table(["kernel", "#launches", "#threads", "#registers", "#bytes spilled", "#bytes of stack", "#shared memory", "#bytes of code", "#of the instruction cache"], rows));
   if (!facts.kernels.some(k => k.resources)) body.append(element("p", {className: "hint"}, "The plan was compiled without cubins: registers, spills and code are not known."));
   else if (cache) body.append(element("p", {className: "hint"}, `The instruction cache of an SM holds about ${number(cache)} bytes; code beyond it is fetched again in every launch.`));
+  body.append(codeTable(kernelFacts(current)));
   body.append(element("h3", {}, `Shared memory of ${current}`), memoryMap(kernelFacts(current)));
+}
+
+// Bytes of code by stage and role.
+function codeTable(kernel) {
+  if (!kernel.code) return element("p", {className: "hint"}, "Bytes of code of each role and stage: megalith report --code.");
+  const sum = pick => kernel.code.filter(pick).reduce((all, part) => all + part.bytes, 0), most = Math.max(...kernel.code.map(p => p.bytes));
+  const cell = (value, shade) => {
+    const made = element("span", {}, value ? number(value) : "–");
+    if (shade && value) made.style.cssText = `background: rgba(226, 112, 58, ${(0.6 * value / most).toFixed(2)}); padding: 1px 4px; border-radius: 3px`;
+    return made;
+  };
+  const rows = kernel.stages.filter(s => sum(p => p.stage === s.name)).map(s => {
+    const swatch = element("span", {className: "swatch"});
+    swatch.style.background = colour(s.name);
+    return [element("span", {}, swatch, s.name), ...ROLES.map(role => cell(sum(p => p.role === role && p.stage === s.name), true)), cell(sum(p => p.stage === s.name))];
+  });
+  rows.push({properties: {className: "sum"}, cells: ["all", ...ROLES.map(role => cell(sum(p => p.role === role))), cell(sum(p => ROLES.includes(p.role)))]});
+  const box = element("div", {id: "code"}, element("h3", {}, `Bytes of code of ${kernel.name}, by stage and role`));
+  box.append(table(["stage", ...ROLES.map(role => "#" + role), "#all"], rows), element("p", {className: "hint"}, `Beside these ${number(sum(p => p.role === ""))} bytes before the roles and ${number(sum(p => p.role === "called"))} of functions that are called.`));
+  return box;
 }
 
 function memoryMap(kernel) {

@@ -204,9 +204,9 @@ class Pane {
       if (top < AXIS - 1 || top > h) return;
       const name = `${ROLES[role]} ${sm}`;
       if (height >= 10) c.fillText(view.bySm && role !== view.roles[0] ? ROLES[role] : view.bySm ? `SM ${sm} ${ROLES[role]}` : name, 6, top + Math.min(height, 20) / 2);
-      else if (sm % step === 0 && (view.bySm ? role === view.roles[0] : true)) {
+      else if ((sm % 16 === 0 || height >= 10) && (view.bySm ? role === view.roles[0] : true)) {
         if (!view.bySm && sm === 0) { c.fillStyle = "#10161f"; c.fillText(ROLES[role], 6, top + 6); c.fillStyle = "#3a4656"; }
-        else if (sm && sm % Math.max(step, 16) === 0) c.fillText((view.bySm ? "SM " : "") + sm, view.bySm ? 6 : 62, top + height / 2);
+        else if (sm && sm % (step > 16 ? 32 : 16) === 0) c.fillText((view.bySm ? "SM " : "") + sm, view.bySm ? 6 : 62, top + height / 2);
       }
     });
     this.drawAxis(c, w, h);
