@@ -27,10 +27,10 @@ ModelFacts collectFacts(ModuleOp module, StringRef model) {
   for (auto step : module.getOps<moe::StepOp>())
     facts.layers = step.getNumLayers();
   for (auto weight : module.getOps<moe::WeightOp>()) {
-    ArrayRef<int64_t> shape = weight.getShape();
+    SmallVector<int64_t> shape = weight.getCheckpointShape();
     if (weight.isPerExpert())
-      shape = shape.drop_front(); // one tensor an expert
-    facts.tensors[weight.getCheckpoint().str()] = shape.vec();
+      shape.erase(shape.begin()); // one tensor an expert
+    facts.tensors[weight.getCheckpoint().str()] = {shape.begin(), shape.end()};
   }
   return facts;
 }
@@ -293,6 +293,7 @@ private:
       out.kind = BufferKind::Kv;
       out.bytes = runtime::KvLayout{plan.kvHeads, plan.headDim}.pageBytes();
       out.perLayer = true;
+      out.window = windowOf(buffer);
       out.init = BufferInit::Poison;
       out.shape.clear();
       role = SlotRole::Kv;
@@ -313,6 +314,16 @@ private:
     if (llvm::Error error = unite(plan.buffers, out, kernel.name))
       return error;
     return bind(kernel, slot, name, role);
+  }
+
+  /// Positions that the attention over these pages looks back at, 0: all.
+  static int64_t windowOf(BufferOp pages) {
+    for (auto stage : pages->getParentOfType<KernelOp>().getOps<StageOp>())
+      for (auto access : stage.getReads().getAsRange<AccessAttr>())
+        if (access.getBuffer().getValue() == pages.getSymName())
+          if (auto window = stage.getConfig().getAs<IntegerAttr>("window"))
+            return window.getInt();
+    return 0;
   }
 
   /// The table of RoPE: what an attention stage calls `inv_freq`.
@@ -343,13 +354,33 @@ private:
     runtime::Weight weight;
     weight.name = buffer.getSymName().str();
     const bool isVector = source->shape.size() == 1;
-    weight.form = isVector ? WeightForm::Vector : WeightForm::Table;
+    weight.form = isVector && buffer.rows() == 1 ? WeightForm::Vector : WeightForm::Table;
     weight.element = elementOf(buffer.getElement());
     weight.n = buffer.rows();
     weight.k = buffer.cols();
     weight.perLayer = tensor.contains(moe::WeightOp::kLayer);
-    source->gain = isVector; // the only vectors that the dialects have so far
-    weight.parts.push_back(*source);
+    DictionaryAttr load = buffer.getLoadAttr();
+    const StringRef kind = load ? load.getAs<StringAttr>("kind").getValue() : StringRef();
+    source->gain = isVector && buffer.getElement().isBF16(); // the only vectors of bf16 so far
+    if (kind == "residual_gate") {
+      runtime::Transform gate;
+      gate.temperature = load.getAs<FloatAttr>("temperature").getValueAsDouble();
+      for (auto [row, floor] : {std::pair(runtime::TransformKind::GateAlpha,
+                                          load.getAs<FloatAttr>("floor").getValueAsDouble()),
+                                std::pair(runtime::TransformKind::GateBeta, 0.0)}) {
+        gate.kind = row;
+        gate.floor = floor;
+        weight.parts.push_back(*source);
+        weight.parts.back().transforms.push_back(gate);
+      }
+    } else {
+      weight.parts.push_back(*source);
+      if (kind == "add1") {
+        runtime::Transform add;
+        add.kind = runtime::TransformKind::AddOne;
+        weight.parts.back().transforms.push_back(add);
+      }
+    }
     if (llvm::Error error = unite(plan.weights, weight, kernel.name))
       return error;
     return bind(kernel, *buffer.getSlot(), weight.name, SlotRole::Weights,
@@ -366,6 +397,12 @@ private:
     weight.n = op.getN();
     weight.k = op.getK();
     weight.experts = op.getExperts() > 1 ? op.getExperts() : 0;
+    if (op.getWide())
+      weight.element = runtime::Element::F32;
+    std::map<StringRef, int64_t> times;
+    for (auto tensor : op.getCheckpoint().getAsValueRange<StringAttr>())
+      ++times[tensor];
+    std::map<StringRef, int64_t> taken;
     for (auto [index, tensor] : llvm::enumerate(op.getCheckpoint().getAsValueRange<StringAttr>())) {
       auto source = part(tensor, op.getSymName());
       if (!source)
@@ -374,6 +411,14 @@ private:
         if (llvm::Error error = shard(*source, (*rows)[index], op))
           return error;
       weight.perLayer = tensor.contains(moe::WeightOp::kLayer);
+      // A tensor that is named several times: of each matrix in it, equal ranges of rows in turn.
+      if (times[tensor] > 1) {
+        runtime::Transform slice;
+        slice.count = source->shape[source->shape.size() - 2] / times[tensor];
+        slice.first = taken[tensor]++ * slice.count;
+        slice.groups = source->shape.size() == 3 ? source->shape[0] : 1;
+        source->transforms.push_back(slice);
+      }
       weight.parts.push_back(*source);
     }
     if (llvm::Error error = unite(plan.weights, weight, kernel.name))

@@ -32,7 +32,7 @@ int64_t rowsOf(const Weight &weight, size_t p) {
     rows *= part.shape[i];
   for (const Transform &t : part.transforms)
     if (t.axis == Axis::Rows && t.kind == TransformKind::Slice)
-      rows = t.count;
+      rows = t.count * std::max<int64_t>(1, t.groups);
   return rows / (isPerExpert(part) ? 1 : segmentCount(weight));
 }
 
@@ -53,7 +53,8 @@ std::optional<int64_t> firstRow(const Weight &weight, size_t p, int64_t segment,
 std::optional<int64_t> firstColumn(const WeightPart &part) {
   int64_t first = 0;
   for (const Transform &t : part.transforms) {
-    if (t.kind == TransformKind::AddOne || t.kind == TransformKind::Pad)
+    if (t.kind != TransformKind::Slice && t.kind != TransformKind::Permute &&
+        t.kind != TransformKind::Interleave)
       return std::nullopt;
     if (t.kind == TransformKind::Slice && t.axis == Axis::Columns)
       first += t.first;

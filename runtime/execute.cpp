@@ -19,6 +19,8 @@ Executor::Key Executor::key(const Plan &plan, llvm::StringRef name, int64_t laye
 int64_t Executor::bufferBytes(const Buffer &buffer) const {
   switch (buffer.kind) {
   case BufferKind::Kv:
+    if (const int64_t window = ringWindow(buffer))
+      return buffer.bytes * ringPages(window) * limits().rings;
     return buffer.bytes * options.poolPages;
   case BufferKind::Tokens:
     return int64_t(sizeof(TokenList)) + buffer.bytes * options.tokenSteps;
@@ -88,6 +90,14 @@ llvm::Error Executor::setUp(llvm::StringRef folder, const OpenTensor &openTensor
   if (!tableAt)
     return tableAt.takeError();
   pageTable = *tableAt;
+  for (const Buffer &buffer : plan.buffers)
+    if (const int64_t window = ringWindow(buffer); window && !ringTables.count(window)) {
+      auto address = backend.allocate("page table of window " + std::to_string(window),
+                                      kMaxRows * options.maxPages * 4, BufferSpace::Device);
+      if (!address)
+        return address.takeError();
+      ringTables[window] = *address;
+    }
   return llvm::Error::success();
 }
 
@@ -179,7 +189,8 @@ StepLimits Executor::limits() const {
   return {.rows = plan.rows,
           .maxPages = options.maxPages,
           .poolPages = options.poolPages,
-          .vocab = plan.vocab};
+          .vocab = plan.vocab,
+          .rings = options.rings ? options.rings : plan.rows};
 }
 
 llvm::Error Executor::setStep(std::span<const StepSequence> sequences) {
@@ -195,6 +206,11 @@ llvm::Error Executor::setStep(std::span<const StepSequence> sequences) {
 llvm::Error Executor::upload() {
   if (auto error = backend.write(descriptor, &step.descriptor, sizeof(StepDescriptor)))
     return error;
+  for (const auto &[window, address] : ringTables) {
+    const std::vector<int32_t> table = step.ringTable(window, options.maxPages);
+    if (auto error = backend.write(address, table.data(), int64_t(table.size()) * 4))
+      return error;
+  }
   return backend.write(pageTable, step.pageTable.data(), int64_t(step.pageTable.size()) * 4);
 }
 
@@ -208,7 +224,9 @@ PreparedLaunch Executor::prepare(const Kernel &kernel, int64_t layer, int64_t in
   prepared.kernel = kernels.lookup(kernel.name);
   LaunchArgs &args = prepared.args;
   args.step = reinterpret_cast<const StepDescriptor *>(descriptor);
-  args.page_table = reinterpret_cast<const int32_t *>(pageTable);
+  const Buffer *pages = kvBuffer(kernel);
+  const int64_t window = pages ? ringWindow(*pages) : 0;
+  args.page_table = reinterpret_cast<const int32_t *>(window ? ringTables.at(window) : pageTable);
   args.max_pages = int32_t(options.maxPages);
   args.layer = int32_t(layer);
   args.launch_in_step = uint32_t(index);
@@ -437,21 +455,37 @@ llvm::Error Executor::resetBuffer(llvm::StringRef name) {
   return llvm::Error::success();
 }
 
-namespace {
-
-const Buffer *kvBuffer(const Plan &plan) {
-  auto it = std::find_if(plan.buffers.begin(), plan.buffers.end(),
-                         [](const Buffer &buffer) { return buffer.kind == BufferKind::Kv; });
-  return it == plan.buffers.end() ? nullptr : &*it;
+/// The pages that a kernel's attention reads; of a looping kernel, of any of its layers.
+const Buffer *Executor::kvBuffer(const Kernel &kernel) const {
+  for (const SlotBinding &slot : kernel.slots)
+    if (slot.role == SlotRole::Kv)
+      return plan.buffer(slot.name);
+  return nullptr;
 }
 
-} // namespace
+const Buffer *Executor::kvBuffer(int64_t layer) const {
+  for (size_t i = 0; i < plan.launches.size(); ++i)
+    for (const SlotBinding &slot : plan.kernel(plan.launches[i].kernel)->slots)
+      if (slot.role == SlotRole::Kv && slot.isUsedIn(int64_t(i)) &&
+          plan.launches[i].layer + slot.layerOffset == layer)
+        return plan.buffer(slot.name);
+  return nullptr;
+}
+
+std::vector<int32_t> Executor::kvPages(int64_t layer, const StepSequence &sequence,
+                                       int64_t index) const {
+  const Buffer *buffer = kvBuffer(layer);
+  const int64_t window = buffer ? ringWindow(*buffer) : 0;
+  if (!window)
+    return sequence.pages;
+  return ringPagesOf(sequence.ring < 0 ? int32_t(index) : sequence.ring, window, options.maxPages);
+}
 
 llvm::Error Executor::writeKv(int64_t layer, std::span<const int32_t> pages, int64_t position,
                               std::span<const uint16_t> key, std::span<const uint16_t> value) {
-  const Buffer *buffer = kvBuffer(plan);
+  const Buffer *buffer = kvBuffer(layer);
   if (!buffer)
-    return problem("the plan has no KV pages");
+    return problem("the plan has no KV pages of layer {0}", layer);
   const int32_t page = pages[position / kPagePositions];
   auto bytes = readBuffer(buffer->name, layer, page);
   if (!bytes)
@@ -464,9 +498,9 @@ llvm::Error Executor::writeKv(int64_t layer, std::span<const int32_t> pages, int
 
 llvm::Error Executor::readKv(int64_t layer, std::span<const int32_t> pages, int64_t position,
                              std::span<uint16_t> key, std::span<uint16_t> value) {
-  const Buffer *buffer = kvBuffer(plan);
+  const Buffer *buffer = kvBuffer(layer);
   if (!buffer)
-    return problem("the plan has no KV pages");
+    return problem("the plan has no KV pages of layer {0}", layer);
   auto bytes = readBuffer(buffer->name, layer, pages[position / kPagePositions]);
   if (!bytes)
     return bytes.takeError();

@@ -23,6 +23,9 @@ namespace megalith::runtime {
 struct ExecuteOptions {
   int64_t maxPages = 4;   ///< of one sequence
   int64_t poolPages = 16; ///< of each layer's pool
+  /// Sequences that layers with a window keep positions of (StepSequence::ring); 0: as many as a
+  /// step may have.
+  int64_t rings = 0;
   /// Launches that will be run: the weights and buffers of others are not set up. All by default.
   int64_t firstLaunch = 0;
   int64_t launchCount = -1;
@@ -124,6 +127,10 @@ public:
   llvm::Error readKv(int64_t layer, std::span<const int32_t> pages, int64_t position,
                      std::span<uint16_t> key, std::span<uint16_t> value);
 
+  /// The page table with which readKv and writeKv find a sequence in the pool of `layer`: its own,
+  /// or that of its ring. `index`: of the sequence in its steps.
+  std::vector<int32_t> kvPages(int64_t layer, const StepSequence &sequence, int64_t index) const;
+
   const Plan &getPlan() const { return plan; }
 
 private:
@@ -147,6 +154,13 @@ private:
   llvm::Error setCounters(int64_t first);
   llvm::Error explain(llvm::Error error) { return explain(std::move(error), backend.fault()); }
   StepLimits limits() const;
+  /// The window of a buffer of pages that is kept as a ring, else 0. A looping kernel has one page
+  /// table for all its layers, so all have all positions.
+  int64_t ringWindow(const Buffer &buffer) const {
+    return plan.loopingKernel() ? 0 : buffer.window;
+  }
+  const Buffer *kvBuffer(const Kernel &kernel) const;
+  const Buffer *kvBuffer(int64_t layer) const;
 
   /// A buffer or weight of one layer (-1: of none).
   using Key = std::pair<std::string, int64_t>;
@@ -161,6 +175,7 @@ private:
   Step step;
   bool hasStep = false, lost = false;
   Address descriptor = 0, pageTable = 0;
+  std::map<int64_t, Address> ringTables; ///< by window
 };
 
 } // namespace megalith::runtime

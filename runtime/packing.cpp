@@ -91,6 +91,25 @@ void packPiece(const StripLayout &layout, int64_t block, int64_t first, int64_t 
   }
 }
 
+int64_t wideOffset(const StripLayout &layout, int64_t row, int64_t column) {
+  const int64_t k16 = column / 16, chunk = k16 / layout.chunk16, step = k16 % layout.chunk16;
+  return 2 * layout.pieceOffset(step / layout.kb, row / 2) +
+         (chunk * layout.kb + step % layout.kb) * 128 + row % 2 * 64 + column % 16 * 4;
+}
+
+void packWideStrips(const StripLayout &layout, int64_t first, int64_t count,
+                    llvm::function_ref<void(int64_t row, std::span<float> out)> rows,
+                    unsigned char *matrix) {
+  std::vector<float> values;
+  for (int64_t row = 2 * first; row < 2 * (first + count); ++row) {
+    values.assign(size_t(layout.paddedK()), 0.0f);
+    if (row < layout.n)
+      rows(row, std::span(values).first(size_t(layout.k)));
+    for (int64_t k16 = 0; k16 < layout.paddedK(); k16 += 16)
+      std::memcpy(matrix + wideOffset(layout, row, k16), values.data() + k16, 64);
+  }
+}
+
 void unpackRow(const StripLayout &layout, const unsigned char *matrix, int64_t row,
                std::span<uint16_t> out) {
   for (int64_t column = 0; column < layout.k; ++column)

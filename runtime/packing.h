@@ -65,6 +65,18 @@ void packStrips(const StripLayout &layout, int64_t first, int64_t count, PackedR
 void packPiece(const StripLayout &layout, int64_t block, int64_t first, int64_t count,
                PackedRow rows, unsigned char *out);
 
+/// An fp32 matrix in the same blocks and strips, each of twice the bytes: unit j = chunk * kb +
+/// step of a strip is 128 B, [2 rows][16 k] (docs/kernel-contract.md section 13).
+inline int64_t wideBytes(const StripLayout &layout) {
+  return 2 * layout.bytes();
+}
+/// Byte of element (row, column).
+int64_t wideOffset(const StripLayout &layout, int64_t row, int64_t column);
+/// Fills strips [first, first + count) in every block; as packStrips.
+void packWideStrips(const StripLayout &layout, int64_t first, int64_t count,
+                    llvm::function_ref<void(int64_t row, std::span<float> out)> rows,
+                    unsigned char *matrix);
+
 /// Reads row `row` back, k numbers. The exact inverse of packStrips.
 void unpackRow(const StripLayout &layout, const unsigned char *matrix, int64_t row,
                std::span<uint16_t> out);

@@ -133,12 +133,17 @@ llvm::Error shapeOfPart(const Weight &weight, const WeightPart &part, int64_t &r
                   t.first);
     int64_t &extent = t.axis == Axis::Rows ? rows : columns;
     switch (t.kind) {
-    case TransformKind::Slice:
-      if (t.first < 0 || t.count < 1 || t.first > extent || t.count > extent - t.first)
-        return fail("a slice of {0} from {1} leaves its {2} {3}", t.count, t.first, extent,
+    case TransformKind::Slice: {
+      const int64_t groups = std::max<int64_t>(1, t.groups);
+      if (t.groups < 0 || (t.axis == Axis::Columns && groups > 1) || extent % groups)
+        return fail("slices of {0} groups do not fit {1} {2}", t.groups, extent, str(t.axis));
+      const int64_t whole = extent / groups;
+      if (t.first < 0 || t.count < 1 || t.first > whole || t.count > whole - t.first)
+        return fail("a slice of {0} from {1} leaves its {2} {3}", t.count, t.first, whole,
                     str(t.axis));
-      extent = t.count;
+      extent = t.count * groups;
       break;
+    }
     case TransformKind::Shard:
       if (t.axis != Axis::Rows || t.count < 1 || t.groups < 1 || t.count > extent)
         return fail("a shard of {0} of {1} rows for {2} ranks", t.count, extent, t.groups);
@@ -165,6 +170,14 @@ llvm::Error shapeOfPart(const Weight &weight, const WeightPart &part, int64_t &r
       break;
     case TransformKind::AddOne:
       break;
+    case TransformKind::GateAlpha:
+    case TransformKind::GateBeta:
+      if (!(t.temperature > 0) || !(t.floor >= 0))
+        return fail("a gate of temperature {0} and floor {1}, expected positive ones",
+                    t.temperature, t.floor);
+      if (weight.element != Element::F32)
+        return fail("a gate in {0}, expected f32", str(weight.element));
+      break;
     }
   }
   return llvm::Error::success();
@@ -177,8 +190,7 @@ llvm::Error validateWeight(const Weight &weight) {
     return error;
   if (auto error = inRange("weight", weight.name, "experts", weight.experts, 0, 65536))
     return error;
-  const bool strips = weight.form == WeightForm::Strips || weight.form == WeightForm::GateUpStrips;
-  if (strips && weight.element != Element::Bf16)
+  if (weight.form == WeightForm::GateUpStrips && weight.element != Element::Bf16)
     return problem("weight '{0}': strips of {1}, expected bf16", weight.name, str(weight.element));
   if (weight.isNvfp4() && weight.k % 16)
     return problem("weight '{0}': NVFP4 rows of k = {1}, expected a multiple of 16", weight.name,
@@ -396,6 +408,9 @@ llvm::Error validate(const Plan &plan) {
       return error;
     if (auto error = validateBuffer(buffer))
       return error;
+    if (buffer.window < 0 || (buffer.window && buffer.kind != BufferKind::Kv))
+      return problem("buffer '{0}': a window of {1}, expected one of pages only", buffer.name,
+                     buffer.window);
     if (buffer.kind == BufferKind::Kv &&
         buffer.bytes != KvLayout{plan.kvHeads, plan.headDim}.pageBytes())
       return problem("buffer '{0}': a page of {1} bytes, expected {2} for {3} heads of {4}",

@@ -24,7 +24,7 @@
 namespace megalith::runtime {
 
 /// Version of plan.json. A reader accepts exactly this one.
-inline constexpr int64_t kPlanVersion = 4;
+inline constexpr int64_t kPlanVersion = 5;
 
 /// What a kernel does with the buffer behind a slot.
 enum class SlotRole {
@@ -167,6 +167,9 @@ struct Buffer {
   int64_t sets = 1;      ///< consecutive in memory; words: 2, or 3 if crossing
   bool crossing = false; ///< also read by the next launch
   bool perLayer = false; ///< one for each layer (kv, residual taps)
+  /// Of Kv: positions that a row looks back at, its own included; the runtime keeps these in a ring
+  /// of pages (ringPages of runtime/step.h). 0: all.
+  int64_t window = 0;
   BufferInit init = BufferInit::Empty;
   Element element = Element::Bf16;
   std::vector<int64_t> shape; ///< of one set, in elements; for messages and reading back
@@ -192,11 +195,14 @@ enum class WeightForm {
 /// kPlanVersion. Applied in order to a tensor seen as rows x columns (leading dimensions are
 /// flattened).
 enum class TransformKind {
-  Slice,      ///< rows or columns [first, first + count)
+  Slice,      ///< rows or columns [first, first + count); of each of `groups` equal ranges of rows
   Permute,    ///< rows in the order of `order`, repeated for each group of order.size() rows
   Interleave, ///< rows (0, 1, .. `groups`*m - 1): row i comes from row (i % groups) * m + i /
               ///< groups
   AddOne,     ///< 1 + w, in fp32, then rounded to bf16
+  GateAlpha,  ///< of a residual gate g, in fp32, with u = g / temperature:
+              ///< sqrt(max(sigmoid(-u) (1 + sigmoid(u)), floor))
+  GateBeta,   ///< sigmoid(u)
   Pad,        ///< zero rows or columns at the end, up to `count` in all
   Shard,      ///< a rank's rows: `count` from rank / `groups` * `count` on (planOfRank)
 };
@@ -205,11 +211,13 @@ enum class Axis { Rows, Columns };
 
 struct Transform {
   TransformKind kind = TransformKind::Slice;
-  Axis axis = Axis::Rows;     ///< slice, pad
-  int64_t first = 0;          ///< slice
-  int64_t count = 0;          ///< slice, pad
-  int64_t groups = 0;         ///< interleave; shard: ranks that have the same rows
+  Axis axis = Axis::Rows; ///< slice, pad
+  int64_t first = 0;      ///< slice
+  int64_t count = 0;      ///< slice, pad
+  int64_t groups = 0;     ///< interleave; slice of rows, 0: one; shard: ranks with the same rows
   std::vector<int64_t> order; ///< permute
+  double temperature = 0;     ///< gate_alpha, gate_beta
+  double floor = 0;           ///< gate_alpha
 
   bool operator==(const Transform &) const = default;
 };
@@ -230,7 +238,7 @@ struct WeightPart {
 struct Weight {
   std::string name; ///< "qkv", "expert_up", …
   WeightForm form = WeightForm::Strips;
-  Element element = Element::Bf16; ///< in memory; bf16 for strips, without meaning for NVFP4
+  Element element = Element::Bf16; ///< in memory; bf16 for gate_up_strips, no meaning for NVFP4
   int64_t n = 1;                   ///< output rows after stacking, before padding
   int64_t k = 0;                   ///< columns, before padding
   int64_t experts = 0;             ///< 0: no expert bank

@@ -53,6 +53,8 @@ constexpr Spelling<TransformKind> kTransforms[] = {{TransformKind::Slice, "slice
                                                    {TransformKind::Permute, "permute"},
                                                    {TransformKind::Interleave, "interleave"},
                                                    {TransformKind::AddOne, "add1"},
+                                                   {TransformKind::GateAlpha, "gate_alpha"},
+                                                   {TransformKind::GateBeta, "gate_beta"},
                                                    {TransformKind::Pad, "pad"},
                                                    {TransformKind::Shard, "shard"}};
 constexpr Spelling<Axis> kAxes[] = {{Axis::Rows, "rows"}, {Axis::Columns, "columns"}};
@@ -171,6 +173,7 @@ template <typename IO> void fields(IO &io, Buffer &buffer) {
   io.field("sets", buffer.sets);
   io.optional("crossing", buffer.crossing);
   io.optional("per_layer", buffer.perLayer);
+  io.optional("window", buffer.window);
   io.field("init", buffer.init);
   io.field("element", buffer.element);
   io.optional("shape", buffer.shape);
@@ -184,6 +187,8 @@ template <typename IO> void fields(IO &io, Transform &transform) {
   io.optional("count", transform.count);
   io.optional("groups", transform.groups);
   io.optional("order", transform.order);
+  io.optional("temperature", transform.temperature);
+  io.optional("floor", transform.floor);
 }
 
 template <typename IO> void fields(IO &io, WeightPart &part) {

@@ -11,6 +11,23 @@
 
 namespace megalith::runtime {
 
+std::vector<int32_t> ringPagesOf(int32_t ring, int64_t window, int64_t count) {
+  std::vector<int32_t> pages(static_cast<size_t>(count));
+  const int64_t own = ringPages(window);
+  for (int64_t p = 0; p < count; ++p)
+    pages[size_t(p)] = int32_t(ring * own + p % own);
+  return pages;
+}
+
+std::vector<int32_t> Step::ringTable(int64_t window, int64_t maxPages) const {
+  std::vector<int32_t> table;
+  for (int32_t ring : rings) {
+    const std::vector<int32_t> pages = ringPagesOf(ring, window, maxPages);
+    table.insert(table.end(), pages.begin(), pages.end());
+  }
+  return table;
+}
+
 llvm::Expected<Step> buildStep(std::span<const StepSequence> sequences, const StepLimits &limits) {
   if (sequences.empty())
     return problem("step: no sequences");
@@ -34,6 +51,7 @@ llvm::Expected<Step> buildStep(std::span<const StepSequence> sequences, const St
     if (int64_t(sequence.pages.size()) > limits.maxPages)
       return problem("step: sequence {0} has {1} pages, a page table holds {2}", index,
                      sequence.pages.size(), limits.maxPages);
+    step.rings.push_back(sequence.ring < 0 ? index : sequence.ring);
     d.seq[index] = {first, rows, sequence.start};
     for (int32_t i = 0; i < rows; ++i) {
       if (d.row_seq[first + i] >= 0)
@@ -157,6 +175,12 @@ llvm::Error checkStep(const Step &step, const StepLimits &limits) {
       return error;
   if (auto error = checkRows(d, limits))
     return error;
+  std::set<int32_t> rings;
+  for (int32_t ring : step.rings)
+    if (ring < 0 || ring >= limits.rings || !rings.insert(ring).second)
+      return problem("step: a sequence has ring {0} of the layers with a window, expected one of "
+                     "its own of {1}",
+                     ring, limits.rings);
   return checkWrittenPages(step, limits, 0);
 }
 

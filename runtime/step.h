@@ -24,21 +24,39 @@ struct StepSequence {
   std::vector<int32_t> tokens; ///< of its rows, at positions start, start + 1, ...
   std::vector<int32_t> pages;  ///< its page table
   int32_t firstRow = -1;       ///< -1: behind the sequence before it; rows left free are dead
+  /// Which ring of pages it has in the pools of layers with a window, the same from step to step;
+  /// -1: that of its index in the step.
+  int32_t ring = -1;
 };
+
+/// Pages of a window's ring. A step writes up to kMaxRows positions from `start` on, while its rows
+/// see positions from start - window + 1 on, read from that one's unit of 16 on: none of the new
+/// ones may take the place of one that is read.
+constexpr int64_t ringPages(int64_t window) {
+  return (window + kMaxRows + 14 + 63) / 64;
+}
 
 /// What bounds a step.
 struct StepLimits {
   int64_t rows = 0;     ///< the plan's rows bucket
   int64_t maxPages = 0; ///< of one sequence
   int64_t poolPages = 0;
-  int64_t vocab = 0; ///< 0: tokens are not checked
+  int64_t vocab = 0;        ///< 0: tokens are not checked
+  int64_t rings = kMaxRows; ///< in the pools of layers with a window
 };
 
 /// A step as kernels see it.
 struct Step {
   StepDescriptor descriptor = {};
   std::vector<int32_t> pageTable; ///< [sequence][maxPages]; -1 behind a sequence's last page
+  std::vector<int32_t> rings;     ///< [sequence]
+
+  /// The page table of layers with that window: page p of a sequence is page p % n of its ring.
+  std::vector<int32_t> ringTable(int64_t window, int64_t maxPages) const;
 };
+
+/// Pages 0 .. count - 1 of a sequence in pools of that window.
+std::vector<int32_t> ringPagesOf(int32_t ring, int64_t window, int64_t count);
 
 /// Builds and checks a step; launch_base is left 0.
 llvm::Expected<Step> buildStep(std::span<const StepSequence> sequences, const StepLimits &limits);

@@ -47,39 +47,83 @@ bool setsRows(const Transform &t) {
   return t.axis == Axis::Rows && (t.kind == TransformKind::Slice || t.kind == TransformKind::Pad);
 }
 
+/// Ranges of rows that a slice is taken of.
+int64_t groupsOf(const Transform &t) {
+  return t.kind == TransformKind::Slice ? std::max<int64_t>(1, t.groups) : 1;
+}
+
 /// Rows after the part's transforms (validate() has checked them).
 int64_t rowsAfter(const WeightPart &part) {
   int64_t rows = tensorRows(part);
   for (const Transform &t : part.transforms)
     if (setsRows(t))
-      rows = t.count;
+      rows = t.count * groupsOf(t);
   return rows;
 }
 
-/// Applies what transforms do within a row.
-void transformColumns(const WeightPart &part, std::vector<uint16_t> &values) {
-  for (const Transform &t : part.transforms) {
-    if (t.kind == TransformKind::AddOne) {
-      for (uint16_t &value : values)
-        value = narrow(1.0f + widen(value));
-    } else if (t.axis == Axis::Columns && t.kind == TransformKind::Slice) {
-      values.erase(values.begin(), values.begin() + t.first);
-      values.resize(t.count);
-    } else if (t.axis == Axis::Columns && t.kind == TransformKind::Pad) {
-      values.resize(t.count, 0);
-    }
-  }
+float sigmoid(float x) {
+  return 1.0f / (1.0f + std::exp(-x));
 }
 
-/// Stores bf16 numbers as the weight's element.
-void store(Element element, std::span<const uint16_t> values, unsigned char *out) {
-  if (element == Element::Bf16) {
-    std::memcpy(out, values.data(), values.size_bytes());
-    return;
+/// What a transform makes of one number.
+float transformed(const Transform &t, float value) {
+  const float u = t.temperature > 0 ? value / float(t.temperature) : 0;
+  switch (t.kind) {
+  case TransformKind::AddOne:
+    return widen(narrow(1.0f + value));
+  case TransformKind::GateAlpha:
+    return std::sqrt(std::max(sigmoid(-u) * (1.0f + sigmoid(u)), float(t.floor)));
+  case TransformKind::GateBeta:
+    return sigmoid(u);
+  case TransformKind::Slice:
+  case TransformKind::Permute:
+  case TransformKind::Interleave:
+  case TransformKind::Pad:
+  case TransformKind::Shard:
+    break;
   }
-  for (size_t i = 0; i < values.size(); ++i) {
-    const float wide = widen(values[i]);
-    std::memcpy(out + 4 * i, &wide, 4);
+  return value;
+}
+
+float number(uint16_t bits) {
+  return widen(bits);
+}
+float number(float value) {
+  return value;
+}
+void assign(uint16_t &to, float value) {
+  to = narrow(value);
+}
+void assign(float &to, float value) {
+  to = value;
+}
+
+/// Applies what transforms do within a row.
+template <class T> void transformColumns(const WeightPart &part, std::vector<T> &values) {
+  for (const Transform &t : part.transforms) {
+    const bool isOfColumns = t.axis == Axis::Columns;
+    switch (t.kind) {
+    case TransformKind::AddOne:
+    case TransformKind::GateAlpha:
+    case TransformKind::GateBeta:
+      for (T &value : values)
+        assign(value, transformed(t, number(value)));
+      break;
+    case TransformKind::Slice:
+      if (isOfColumns) {
+        values.erase(values.begin(), values.begin() + t.first);
+        values.resize(t.count);
+      }
+      break;
+    case TransformKind::Pad:
+      if (isOfColumns)
+        values.resize(t.count, T(0));
+      break;
+    case TransformKind::Permute:
+    case TransformKind::Interleave:
+    case TransformKind::Shard:
+      break;
+    }
   }
 }
 
@@ -92,13 +136,14 @@ int64_t sourceRow(const WeightPart &part, int64_t row) {
   for (const Transform &t : part.transforms) {
     before.push_back(rows);
     if (setsRows(t))
-      rows = t.count;
+      rows = t.count * groupsOf(t);
   }
   for (size_t i = part.transforms.size(); i-- > 0;) {
     const Transform &t = part.transforms[i];
     switch (t.kind) {
     case TransformKind::Slice:
-      row += t.axis == Axis::Rows ? t.first : 0;
+      if (t.axis == Axis::Rows)
+        row = row / t.count * (before[i] / groupsOf(t)) + t.first + row % t.count;
       break;
     case TransformKind::Pad:
       if (t.axis == Axis::Rows && row >= before[i])
@@ -114,10 +159,28 @@ int64_t sourceRow(const WeightPart &part, int64_t row) {
       break;
     case TransformKind::AddOne:
     case TransformKind::Shard:
+    case TransformKind::GateAlpha:
+    case TransformKind::GateBeta:
       break;
     }
   }
   return row;
+}
+
+void TensorRow::operator()(int64_t row, std::span<uint16_t> out) const {
+  if (narrow)
+    return narrow(row, out);
+  std::vector<float> values(out.size());
+  wide(row, values);
+  std::transform(values.begin(), values.end(), out.begin(), megalith::runtime::narrow);
+}
+
+void TensorRow::operator()(int64_t row, std::span<float> out) const {
+  if (wide)
+    return wide(row, out);
+  std::vector<uint16_t> values(out.size());
+  narrow(row, values);
+  std::transform(values.begin(), values.end(), out.begin(), widen);
 }
 
 int64_t segmentCount(const Weight &weight) {
@@ -127,8 +190,10 @@ int64_t segmentCount(const Weight &weight) {
 int64_t segmentBytes(const Weight &weight) {
   switch (weight.form) {
   case WeightForm::Strips:
-  case WeightForm::GateUpStrips:
-    return StripLayout(weight.n, weight.k).bytes();
+  case WeightForm::GateUpStrips: {
+    const StripLayout layout(weight.n, weight.k);
+    return weight.element == Element::F32 ? wideBytes(layout) : layout.bytes();
+  }
   case WeightForm::Nvfp4:
   case WeightForm::GateUpNvfp4:
     return Nvfp4Layout(weight.n, weight.k).bytes();
@@ -144,6 +209,13 @@ int64_t segmentBytes(const Weight &weight) {
 
 std::string tensorName(const WeightPart &part, int64_t layer, int64_t expert) {
   return replaced(replaced(part.tensor, "{layer}", layer), "{expert}", expert);
+}
+
+static TensorUse useOf(const WeightPart &part) {
+  const bool isCentred =
+      std::any_of(part.transforms.begin(), part.transforms.end(),
+                  [](const Transform &t) { return t.kind == TransformKind::AddOne; });
+  return !part.gain ? kMatrix : isCentred ? kCentredGain : kGain;
 }
 
 llvm::Expected<WeightPacker> WeightPacker::open(const Weight &weight, int64_t layer,
@@ -170,7 +242,7 @@ llvm::Expected<WeightPacker> WeightPacker::open(const Weight &weight, int64_t la
           return fail(tensor.takeError());
         openedBlocks.push_back(std::move(*tensor));
       } else {
-        auto tensor = openTensor(name, part.shape, part.gain);
+        auto tensor = openTensor(name, part.shape, useOf(part));
         if (!tensor)
           return fail(tensor.takeError());
         opened.push_back(std::move(*tensor));
@@ -231,17 +303,25 @@ WeightPacker::Origin WeightPacker::origin(int64_t segment, int64_t row) const {
           sourceRow(from, perExpert ? row : segment * partRows[part] + row)};
 }
 
-void WeightPacker::row(int64_t segment, int64_t row, std::span<uint16_t> out) const {
+template <class T>
+void WeightPacker::stackedRow(int64_t segment, int64_t row, std::span<T> out) const {
   const Origin from = origin(segment, row);
   if (from.source < 0) {
-    std::fill(out.begin(), out.end(), uint16_t(0));
+    std::fill(out.begin(), out.end(), T(0));
     return;
   }
   const WeightPart &part = spec.parts[from.part];
-  std::vector<uint16_t> values(part.shape.back(), 0);
-  tensors[from.part][from.tensor](from.source, values);
+  std::vector<T> values(part.shape.back(), T(0));
+  tensors[from.part][from.tensor](from.source, std::span<T>(values));
   transformColumns(part, values);
   std::copy_n(values.begin(), out.size(), out.begin());
+}
+
+void WeightPacker::row(int64_t segment, int64_t row, std::span<uint16_t> out) const {
+  stackedRow(segment, row, out);
+}
+void WeightPacker::row(int64_t segment, int64_t row, std::span<float> out) const {
+  stackedRow(segment, row, out);
 }
 
 void WeightPacker::blockRow(int64_t segment, int64_t row, std::span<uint8_t> codes,
@@ -279,6 +359,10 @@ void WeightPacker::pack(int64_t segment, unsigned char *out, unsigned threads) c
   case WeightForm::GateUpStrips: {
     const StripLayout layout(spec.n, spec.k);
     share(layout.strips, threads, [&](int64_t first, int64_t count) {
+      if (spec.element == Element::F32)
+        return packWideStrips(
+            layout, first, count,
+            [&](int64_t index, std::span<float> values) { row(segment, index, values); }, out);
       packStrips(
           layout, first, count,
           [&](int64_t index, std::span<uint16_t> values) { row(segment, index, values); }, out);
@@ -303,11 +387,17 @@ void WeightPacker::pack(int64_t segment, unsigned char *out, unsigned threads) c
     std::memset(out, 0, segmentBytes(spec));
     [[fallthrough]];
   case WeightForm::Table: {
-    std::vector<uint16_t> values(spec.k);
-    for (int64_t index = 0; index < spec.n; ++index) {
-      row(segment, index, values);
-      store(spec.element, values, out + index * spec.k * elementBytes(spec.element));
-    }
+    auto copyRows = [&](auto zero) {
+      std::vector<decltype(zero)> values(spec.k, zero);
+      for (int64_t index = 0; index < spec.n; ++index) {
+        row(segment, index, std::span(values));
+        std::memcpy(out + index * spec.k * sizeof zero, values.data(), spec.k * sizeof zero);
+      }
+    };
+    if (spec.element == Element::F32)
+      copyRows(0.0f);
+    else
+      copyRows(uint16_t(0));
     return;
   }
   case WeightForm::InverseFrequencies: {

@@ -13,13 +13,33 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace megalith::runtime {
 
-/// Reads row `row` of an opened tensor (leading dimensions flattened) as bf16 bits, all columns.
-/// Cannot fail; may be called from several threads.
-using TensorRow = std::function<void(int64_t row, std::span<uint16_t> out)>;
+/// Reads row `row` of an opened tensor (leading dimensions flattened), all columns, as bf16 bits or
+/// as fp32 numbers. Made of a function that does either: what reads bf16 only is widened. Cannot
+/// fail; may be called from several threads.
+class TensorRow {
+public:
+  template <class Read>
+  requires(!std::is_same_v<Read, TensorRow>) TensorRow(Read read) {
+    if constexpr (std::is_invocable_v<Read, int64_t, std::span<float>>)
+      wide = read;
+    if constexpr (std::is_invocable_v<Read, int64_t, std::span<uint16_t>>)
+      narrow = read;
+  }
+  void operator()(int64_t row, std::span<uint16_t> out) const;
+  void operator()(int64_t row, std::span<float> out) const;
+
+private:
+  std::function<void(int64_t row, std::span<uint16_t> out)> narrow;
+  std::function<void(int64_t row, std::span<float> out)> wide;
+};
+
+/// What a checkpoint tensor is for. Only made-up weights care (models/weights/weights.h).
+enum TensorUse { kMatrix, kGain, kCentredGain };
 
 /// An opened NVFP4 tensor (leading dimensions flattened). No scale is negative or NaN. Cannot fail;
 /// may be called from several threads.
@@ -30,9 +50,10 @@ struct BlockRows {
   std::function<float(int64_t row)> inputScale; ///< of activations; 0: the checkpoint has none
 };
 
-/// Opens a checkpoint tensor of the given shape; `gain` as in WeightPart.
-struct OpenTensor : std::function<llvm::Expected<TensorRow>(
-                        const std::string &name, const std::vector<int64_t> &shape, bool gain)> {
+/// Opens a checkpoint tensor of the given shape.
+struct OpenTensor
+    : std::function<llvm::Expected<TensorRow>(const std::string &name,
+                                              const std::vector<int64_t> &shape, TensorUse use)> {
   using function::function;
 
   /// The same for NVFP4 tensors, `shape` in numbers. Empty: there are none.
@@ -71,6 +92,8 @@ public:
   /// Row `row` (0..n-1, after stacking) of a segment, k bf16 numbers as bits. For gate/up, row 2i
   /// is gate i and row 2i+1 up i. Not for NVFP4.
   void row(int64_t segment, int64_t row, std::span<uint16_t> out) const;
+  /// The same in fp32, for weights that are.
+  void row(int64_t segment, int64_t row, std::span<float> out) const;
 
 private:
   /// Where a row of a segment comes from.
@@ -88,6 +111,7 @@ private:
   /// Calls pack(first, count) for shares of `count` on up to `threads` threads.
   static void share(int64_t count, unsigned threads,
                     llvm::function_ref<void(int64_t first, int64_t count)> pack);
+  template <class T> void stackedRow(int64_t segment, int64_t row, std::span<T> out) const;
 
   Weight spec;
   int64_t layerNumber;

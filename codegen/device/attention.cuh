@@ -50,7 +50,7 @@ MEGALITH_DEVICE void poll_qkv_tile(const Cta &cta, const AttentionTile &tile, in
   using S = AttentionShape<C>;
   using X = typename E::Exchange;
   static_assert(E::kAge == (E::kIsProof ? 1 : 0), "what an earlier launch projected");
-  static_assert(X::kCount == C::kRows && X::kWidth == S::kQkvWidth / 2);
+  static_assert(X::kCount == C::kRows && X::kWidth >= S::kQkvWidth / 2);
   constexpr int kHeadItems = S::kDim * 2 / 16, kRowItems = S::kQkvRow / 16;
   const uint32_t *words = set_of<X>(cta, E::kAge) + tile.first_row * X::kWidth;
   unsigned char *rows = C::QkvIn::row(cta, slot, 0);

@@ -9,7 +9,7 @@
 //   Apart   SlottedRows<., kRecords, kRecordBytes>: what each warp found, to be added up
 //   Mparts  SlottedRows<., 32, kPartWords * 16, slots>: the words of a merge tile
 // Query, Tail and Apart belong to the consumers alone. The raw projections are crossing words
-// Words<., kRows, (kQHeads + 2 kKvHeads) d / 2, 3>, channels q | k | v.
+// Words<., kRows, (kQHeads + 2 kKvHeads) d / 2, 3>, channels q | k | v; more may follow in a row.
 #pragma once
 
 #include "codegen/device/cta.cuh"
@@ -34,9 +34,11 @@ enum class QkNorm { none, plain, weighted };
 ///   InvFreq         buffer slot of fp32 [RopeDim / 2] inverse frequencies, if RopeDim > 0
 ///   QGain, KGain    buffer slots of the bf16 [d] gains, if Norm is weighted
 ///   HeadRanks       ranks that have this rank's KV head, each with its share of the query heads
+///   Window          keys that a query sees, its own included; 0: all
+///   Bounded         2^score of any number of keys stays finite in fp32: no running maximum
 template <class Config, int SequenceStride, int QHeads, int KvHeads, int HeadDim, int RopeDim,
           int MergeParts, QkNorm Norm, float NormEps, float ScoreScale, int Pool, int InvFreq = -1,
-          int QGain = -1, int KGain = -1, int HeadRanks = 1>
+          int QGain = -1, int KGain = -1, int HeadRanks = 1, int Window = 0, bool Bounded = false>
 struct Attention {
   static constexpr int kRows = Config::kRows, kSms = Config::kSms;
   static constexpr int kSequenceStride = SequenceStride, kMergeParts = MergeParts;
@@ -45,6 +47,8 @@ struct Attention {
   static constexpr QkNorm kQkNorm = Norm;
   static constexpr float kQkNormEps = NormEps, kScoreScale = ScoreScale;
   static constexpr int kHeadRanks = HeadRanks;
+  static constexpr int kWindow = Window;
+  static constexpr bool kBounded = Bounded;
   static constexpr int kPool = Pool, kInvFreq = InvFreq, kQGain = QGain, kKGain = KGain;
 
   static_assert(HeadDim % 64 == 0 && RopeDim % 64 == 0 && RopeDim <= HeadDim);
@@ -60,7 +64,7 @@ template <class C> struct AttentionShape {
   static constexpr int kVectors = C::kRows * kGroup; // most query vectors of a tile
   static constexpr int kSlices = kDim / 16;          // k16 steps of a score; channel tiles of V
   static constexpr int kPerLane = kDim / 32;         // channels of a head in each lane
-  static constexpr int kQkvWidth = (C::kQHeads + 2 * C::kKvHeads) * kDim; // of an exchange row
+  static constexpr int kQkvWidth = (C::kQHeads + 2 * C::kKvHeads) * kDim; // q | k | v
   static constexpr int kQkvRow = (kGroup + 2) * kDim * 2; // a tile's row: q heads, k, v
   static constexpr int kQueryRows = (kVectors + 7) / 8 * 8;
   static constexpr int kQueryStride = 2 * kDim + 32; // conflict-free for 8 rows x 4 lanes

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "codegen/device/exchange.cuh"
+#include "codegen/device/norm.cuh"
 
 namespace megalith {
 
@@ -42,6 +43,38 @@ template <class E, class Resid, class Cta> MEGALITH_DEVICE void publish_embeddin
     for (int i = share.first + cta.lane; i < share.end; i += 32) {
       const uint32_t pair = live ? platform::ld_const<uint32_t>(source + 4 * (first + i)) : 0;
       publish<Resid>(cta, row, i, canonical_pair(pair));
+    }
+  }
+  platform::mark_end();
+}
+
+/// Epilogue, after launch_wait: the same rows through an rms norm without weight, rounded to bf16,
+/// as fp32 words of `Resid`. The warp reads whole rows, its lanes every 32nd vector.
+template <class E, class Resid, float Epsilon, class Cta>
+MEGALITH_DEVICE void publish_normed_embedding(const Cta &cta) {
+  constexpr int kVectors = E::kWidth / 8;
+  static_assert(Resid::Exchange::kWidth == E::kWidth);
+  const Share share = share_of<Cta>(cta.sm, E::kWidth);
+  platform::mark<platform::verb::Publish, Resid>();
+  for (int row = 0; row < Cta::Config::kRows; ++row) {
+    const bool live = cta.is_live(row);
+    const unsigned char *source = live ? embedding_row<E>(cta, row) : nullptr;
+    float sum = 0;
+    if (live)
+      MEGALITH_UNROLL(4)
+    for (int i = cta.lane; i < kVectors; i += 32) {
+      const auto v = platform::ld_const<u32x4>(source + 16 * i);
+      sum = detail::add_squares(sum, v.x);
+      sum = detail::add_squares(sum, v.y);
+      sum = detail::add_squares(sum, v.z);
+      sum = detail::add_squares(sum, v.w);
+    }
+    for (int mask = 16; mask > 0; mask /= 2)
+      sum += platform::shfl_xor(sum, mask);
+    const float scale = platform::rsqrtf_(platform::fmaf_(sum, 1.0f / E::kWidth, Epsilon));
+    for (int i = share.first + cta.lane; i < share.end; i += 32) {
+      const float x = live ? to_float(platform::ld_const<bf16>(source + 2 * i)) : 0.0f;
+      publish<Resid>(cta, row, i, float_word(round16(x * scale)));
     }
   }
   platform::mark_end();

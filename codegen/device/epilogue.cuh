@@ -59,6 +59,15 @@ MEGALITH_DEVICE void epilogue_logits(const Cta &cta, int tile, const Fragment &s
   platform::mark_end();
 }
 
+/// The same times `multiplier`.
+template <class L, class E, class Cta>
+MEGALITH_DEVICE void epilogue_logits(const Cta &cta, int tile, Fragment sum, float multiplier) {
+  MEGALITH_UNROLL_ALL
+  for (int i = 0; i < 4; ++i)
+    sum.v[i] *= multiplier;
+  epilogue_logits<L, E>(cta, tile, sum);
+}
+
 /// Before the residual add: waits for this SM's slice of the words of E (the residual that entered
 /// this layer) and puts it in S.
 template <class L, class E, class S, class Cta> MEGALITH_DEVICE void fetch_slice(const Cta &cta) {
@@ -82,7 +91,7 @@ MEGALITH_DEVICE void epilogue_residual(const Cta &cta, int tile, const Fragment 
   platform::mark<platform::verb::Publish, E>();
   detail::each_word<L>(
       cta, tile, sum, Cta::Config::kRows, [&](int row, int strip, float low, float high) {
-        uint32_t *kept = S::row(cta, row) + tile * kTileStrips + strip;
+        uint32_t *kept = S::row(cta, row) + tile * L::kTileStrips + strip;
         const uint32_t old = platform::ld_shared<uint32_t>(kept);
         const uint32_t word = pair_word(lo16(old) + round16(low), hi16(old) + round16(high));
         platform::st_shared(kept, word);
@@ -122,7 +131,7 @@ MEGALITH_DEVICE void epilogue_down(const Cta &cta, int tile, const Fragment &sum
   static_assert(Y::kWidth == L::kUnit);
   detail::each_word<L>(cta, tile, sum, count, [&](int column, int strip, float low, float high) {
     const int pair = platform::ld_shared<int32_t>(pairs + column);
-    platform::st_shared(Y::row(cta, pair) + tile * kTileStrips + strip, r16x2(low, high));
+    platform::st_shared(Y::row(cta, pair) + tile * L::kTileStrips + strip, r16x2(low, high));
   });
 }
 
@@ -210,6 +219,30 @@ MEGALITH_DEVICE void store_candidates(const Cta &cta, const BestRanks &best) {
       platform::st_global(out + sizeof(Candidate) * (row * Sms + cta.sm),
                           __builtin_bit_cast(u32x2, candidate_of(rank)));
   }
+}
+
+/// What becomes of the head's sums z before they are stored and compared: z * Multiplier, then with
+/// a Softcap C > 0 C * tanh(z / C), then ids from `Valid` on are -inf.
+template <float Multiplier, float Softcap, int Valid> struct LogitRule {
+  static MEGALITH_DEVICE float apply(float z, int token) {
+    z *= Multiplier;
+    if constexpr (Softcap > 0) {
+      // tanh x = 1 - 2 / (1 + e^2x): absolute error of a rounding of 1, and no overflow.
+      constexpr float kTwoLog2E = 2.88539008f;
+      z = Softcap - 2.0f * Softcap / (1.0f + platform::exp2f_(kTwoLog2E / Softcap * z));
+    }
+    return token < Valid ? z : bits_to_float(0xFF800000u);
+  }
+};
+
+/// The head with a LogitRule.
+template <class L, int Buffer, class Rule, class Cta>
+MEGALITH_DEVICE void epilogue_head(const Cta &cta, int tile, Fragment sum, BestRanks &best) {
+  const int channel = 2 * (tile_first<L>(cta, tile) + cta.lane / 4);
+  MEGALITH_UNROLL_ALL
+  for (int i = 0; i < 4; ++i)
+    sum.v[i] = Rule::apply(sum.v[i], channel + i / 2);
+  epilogue_head<L, Buffer>(cta, tile, sum, best);
 }
 
 /// Stores r16(sum) to the bf16 matrix `[rows][kOutputs]` in buffer slot `Buffer`, read after the

@@ -56,6 +56,46 @@ MEGALITH_DEVICE void gather_items(const Cta &cta, int count, const V *base, Sour
   platform::mark_end();
 }
 
+namespace detail {
+/// See gather_registers below; `edge` and `n` for a missed deadline.
+template <int N, class Place>
+MEGALITH_DEVICE void gather_registers(const LaunchArgs &args, uint32_t edge, uint64_t n,
+                                      const uint32_t *base, Place place, u32x4 (&value)[N],
+                                      bool is_proof = true) {
+  Patience patience;
+  MEGALITH_UNROLL(1)
+  for (uint32_t sweep = 1;; ++sweep) {
+    MEGALITH_UNROLL_ALL
+    for (int j = 0; j < N; ++j)
+      value[j] =
+          platform::ld_relaxed_v4<platform::Scope::gpu>(base + 4 * (place(j) < 0 ? 0 : place(j)));
+    int absent = -1;
+    MEGALITH_UNROLL_ALL
+    for (int j = 0; j < N; ++j)
+      if (is_proof && place(j) >= 0 && !arrived(value[j]))
+        absent = place(j);
+    if (platform::all_sync(absent < 0))
+      break;
+    if (absent >= 0) {
+      if (sweep % kSweepsPerLook == 0 && patience.lost(args))
+        platform::fail(args.fault, edge, 4 * N, 4 * absent, n);
+      platform::poll_pause(base + 4 * absent);
+    }
+  }
+}
+} // namespace detail
+
+/// One warp brings N vectors of four words a lane to registers, all of them under way together.
+/// place(j) is where vector j of this lane lies, in vectors from `base`; negative: there is none,
+/// and value[j] means nothing.
+template <class E, int N, class Cta, class Place>
+MEGALITH_DEVICE void gather_registers(const Cta &cta, const uint32_t *base, Place place,
+                                      u32x4 (&value)[N]) {
+  platform::mark<platform::verb::Poll, E>();
+  detail::gather_registers(cta.args, E::kId, cta.n, base, place, value, E::kIsProof);
+  platform::mark_end();
+}
+
 /// Gathers vectors of four words: `base` is 16 B aligned, source(i) counts vectors from there.
 template <class E, int Batch, class Cta, class Source, class Take>
 MEGALITH_DEVICE void gather_words(const Cta &cta, int count, const uint32_t *base, Source source,

@@ -11,11 +11,15 @@
 
 namespace megalith {
 
+/// Strips of an m-tile that tensor cores multiply.
+inline constexpr int kTileStrips = 8;
+
 /// A bf16 matrix `[Outputs][Inputs]`, strip-packed in buffer slot `Buffer`; an expert bank is such
 /// matrices one after another. SM i owns strips [i * Unit, (i + 1) * Unit). For a gate/up matrix,
 /// Outputs counts both and a strip is (gate i, up i).
 template <int Buffer, int Outputs, int Inputs, int Unit> struct Linear {
   static constexpr int kBuffer = Buffer, kOutputs = Outputs, kInputs = Inputs, kUnit = Unit;
+  static constexpr int kTileStrips = megalith::kTileStrips;
   static constexpr int kStrips = (Outputs + 1) / 2;
   static constexpr int kChunkSteps = kPaddedWidth<Inputs> / 128; // k16 steps of a warp's chunk
   static constexpr int kBlockSteps = kChunkSteps % 4 == 0   ? 4
@@ -28,9 +32,6 @@ template <int Buffer, int Outputs, int Inputs, int Unit> struct Linear {
   static constexpr uint64_t kMatrixBytes = uint64_t{kStripBytes} * kStrips * kBlocks;
 };
 
-/// Strips of an m-tile.
-inline constexpr int kTileStrips = 8;
-
 /// Strips of L this SM owns; 0 on SMs past the end.
 template <class L, class Cta> MEGALITH_DEVICE int slice_strips(const Cta &cta) {
   const int left = L::kStrips - cta.sm * L::kUnit;
@@ -39,24 +40,24 @@ template <class L, class Cta> MEGALITH_DEVICE int slice_strips(const Cta &cta) {
 
 /// M-tiles of this SM's slice.
 template <class L, class Cta> MEGALITH_DEVICE int tiles(const Cta &cta) {
-  return (slice_strips<L>(cta) + kTileStrips - 1) / kTileStrips;
+  return (slice_strips<L>(cta) + L::kTileStrips - 1) / L::kTileStrips;
 }
 
 /// First strip of m-tile `tile`, counted in the whole matrix.
 template <class L, class Cta> MEGALITH_DEVICE int tile_first(const Cta &cta, int tile) {
-  return cta.sm * L::kUnit + tile * kTileStrips;
+  return cta.sm * L::kUnit + tile * L::kTileStrips;
 }
 
-/// Strips of m-tile `tile`: 1..8.
+/// Strips of m-tile `tile`: 1..L::kTileStrips.
 template <class L, class Cta> MEGALITH_DEVICE int tile_strips(const Cta &cta, int tile) {
-  const int left = slice_strips<L>(cta) - tile * kTileStrips;
-  return left < kTileStrips ? left : kTileStrips;
+  const int left = slice_strips<L>(cta) - tile * L::kTileStrips;
+  return left < L::kTileStrips ? left : L::kTileStrips;
 }
 
 /// Producer: copies the piece (m-tile, block) of matrix `expert` to the next, acquired, slot of R.
 template <class Full, class R, class L, class Cta>
 MEGALITH_DEVICE void copy_piece(Cta &cta, int tile, int block, int expert = 0) {
-  static_assert(kTileStrips * L::kStripBytes <= R::kSlotBytes);
+  static_assert(L::kTileStrips * L::kStripBytes <= R::kSlotBytes);
   const auto *matrix = static_cast<const unsigned char *>(cta.template buffer<L::kBuffer>());
   const uint32_t strip = block * L::kStrips + tile_first<L>(cta, tile);
   copy_bulk<Full, R>(cta, matrix + expert * L::kMatrixBytes + uint64_t{strip} * L::kStripBytes,

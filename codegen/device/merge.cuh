@@ -21,14 +21,14 @@ MEGALITH_DEVICE void poll_partials(const Cta &cta, const MergeTile &tile, int sl
                            [&](int i, const U128 &v) { platform::st_shared(target + 16 * i, v); });
 }
 
-/// Epilogue: combines the splits in slot `slot`, o = sum w o / sum w l with w = 2^(m - max m),
-/// rounds to bf16 and publishes the tile's channels of row and head through E, the edge of the attn
-/// exchange [kRows][kQHeads d]. Zeros for a dead row. After launch_wait.
-template <class C, class E, class Cta>
-MEGALITH_DEVICE void merge_splits(const Cta &cta, const MergeTile &tile, int slot) {
+namespace detail {
+
+/// Combines the splits in slot `slot`: value[i] = sum w o / sum w l of channel 32 i + lane of the
+/// tile's part, with w = 2^(m - max m); zero for a dead row.
+template <class C, class Cta>
+MEGALITH_DEVICE void merged_values(const Cta &cta, const MergeTile &tile, int slot,
+                                   float (&value)[(AttentionShape<C>::kPartDim + 31) / 32]) {
   using S = AttentionShape<C>;
-  static_assert(E::Exchange::kCount == C::kRows &&
-                E::Exchange::kOwn == C::kQHeads * C::kHeadDim / 2);
   constexpr int kStride = S::kPartWords * 16, kEach = (S::kPartDim + 31) / 32;
   const unsigned char *splits = C::Mparts::row(cta, slot, 0);
   const bool mine = cta.lane < tile.splits;
@@ -64,17 +64,84 @@ MEGALITH_DEVICE void merge_splits(const Cta &cta, const MergeTile &tile, int slo
         o[i] = platform::fmaf_(w, platform::ld_shared<float>(source[i] + split * kStride), o[i]);
     }
   }
+  MEGALITH_UNROLL_ALL
+  for (int i = 0; i < kEach; ++i)
+    value[i] = tile.splits > 0 ? o[i] / sum : 0.0f;
+}
+
+/// Publishes r16 of the tile's channels as words of E, the edge of the attn exchange
+/// [kRows][kQHeads d].
+template <class C, class E, class Cta>
+MEGALITH_DEVICE void publish_head(const Cta &cta, const MergeTile &tile,
+                                  const float (&value)[(AttentionShape<C>::kPartDim + 31) / 32]) {
+  using S = AttentionShape<C>;
+  static_assert(E::Exchange::kCount == C::kRows &&
+                E::Exchange::kOwn == C::kQHeads * C::kHeadDim / 2);
   platform::mark<platform::verb::Publish, E>();
   MEGALITH_UNROLL_ALL
-  for (int i = 0; i < kEach; ++i) {
-    const float value = tile.splits > 0 ? o[i] / sum : 0.0f;
-    const float next = platform::shfl_xor(value, 1);
+  for (int i = 0; i < (S::kPartDim + 31) / 32; ++i) {
+    const float next = platform::shfl_xor(value[i], 1);
     const int channel = 32 * i + cta.lane;
     if (channel % 2 == 0 && channel < S::kPartDim)
       publish<E>(cta, tile.row, (tile.q_head * C::kHeadDim + tile.channel + channel) / 2,
-                 pair_word(value, next));
+                 pair_word(value[i], next));
   }
   platform::mark_end();
+}
+
+} // namespace detail
+
+/// Epilogue, after launch_wait: combines the splits in slot `slot`, rounds to bf16 and publishes
+/// the tile's channels of row and head through E. Zeros for a dead row.
+template <class C, class E, class Cta>
+MEGALITH_DEVICE void merge_splits(const Cta &cta, const MergeTile &tile, int slot) {
+  float value[(AttentionShape<C>::kPartDim + 31) / 32];
+  detail::merged_values<C>(cta, tile, slot, value);
+  detail::publish_head<C, E>(cta, tile, value);
+}
+
+/// A head's gates before the sigmoid: channels 32 i + lane.
+template <class C> struct HeadGate { float value[(AttentionShape<C>::kDim + 31) / 32]; };
+
+/// Epilogue: the gates of the tile's row and head, which follow q | k | v in the words of E.
+template <class C, class E, class Cta>
+MEGALITH_DEVICE void fetch_gate(const Cta &cta, const MergeTile &tile, HeadGate<C> &gate) {
+  using S = AttentionShape<C>;
+  static_assert(E::Exchange::kWidth == (S::kQkvWidth + C::kQHeads * S::kDim) / 2);
+  platform::mark<platform::verb::Poll, E>();
+  MEGALITH_UNROLL_ALL
+  for (int i = 0; i < S::kPerLane; ++i) {
+    const int channel = S::kQkvWidth + tile.q_head * S::kDim + 32 * i + cta.lane;
+    const uint32_t pair = poll_word<E>(cta, tile.row, channel / 2);
+    gate.value[i] = channel % 2 ? hi16(pair) : lo16(pair);
+  }
+  platform::warp_sync();
+  platform::mark_end();
+}
+
+/// Epilogue: as merge_splits, of whole heads, with o * rsqrt(mean o^2 + Norm::kEps) over the head
+/// where Norm has one, times sigmoid(gate); rounded once.
+template <class C, class Norm, class E, class Cta>
+MEGALITH_DEVICE void merge_gated(const Cta &cta, const MergeTile &tile, int slot,
+                                 const HeadGate<C> &gate) {
+  using S = AttentionShape<C>;
+  static_assert(S::kPartDim == S::kDim, "the norm is of a whole head");
+  float value[S::kPerLane];
+  detail::merged_values<C>(cta, tile, slot, value);
+  float scale = 1;
+  if constexpr (requires { Norm::kEps; }) {
+    float sum = 0;
+    MEGALITH_UNROLL_ALL
+    for (int i = 0; i < S::kPerLane; ++i)
+      sum = platform::fmaf_(value[i], value[i], sum);
+    for (int mask = 16; mask > 0; mask /= 2)
+      sum += platform::shfl_xor(sum, mask);
+    scale = platform::rsqrtf_(platform::fmaf_(sum, 1.0f / S::kDim, Norm::kEps));
+  }
+  MEGALITH_UNROLL_ALL
+  for (int i = 0; i < S::kPerLane; ++i)
+    value[i] *= scale * (1.0f / (1.0f + platform::exp2f_(gate.value[i] * -1.44269504f)));
+  detail::publish_head<C, E>(cta, tile, value);
 }
 
 } // namespace megalith

@@ -34,6 +34,7 @@ inline constexpr int kStepsFrom<Chunk, Group, Steps, false> = 0;
 /// An NVFP4 matrix `[Outputs][Inputs]` in buffer slot `Buffer`, or a bank of such matrices. SMs get
 /// `Deal` neighbouring tiles at a time: two, where words of 16 gate/up pairs are to be one sector.
 template <int Buffer, int Outputs, int Inputs, int Deal = 1> struct Nvfp4 {
+  static constexpr int kTileStrips = megalith::kTileStrips;
   static constexpr bool kNvfp4 = true, kDealt = true;
   static constexpr int kBuffer = Buffer, kOutputs = Outputs, kInputs = Inputs, kDeal = Deal;
   static constexpr int kStrips = (Outputs + 1) / 2, kUnit = kTileStrips * Deal;

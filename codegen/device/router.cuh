@@ -32,14 +32,16 @@ enum class ExpertWeights {
 ///   Bias         buffer slot of fp32 [E] added to the score, for selection only; -1: none
 ///   RoutingIn    buffer slot of int32 [R][k] ids that replace the selection in launches that bind
 ///                it (not null); -1: never read
+///   RenormalizeEps  added to the sum that renormalised sigmoid weights are divided by
 ///   RoutingOut   buffer slot of [R][RoutingRecord::kWords] words, written by SM `RoutingOutSm` in
 ///                launches that bind it; -1: never written
 template <class Config, int Experts, int K, ExpertWeights Weights, float Scale, int Bias = -1,
-          int RoutingIn = -1, int RoutingOut = -1, int RoutingOutSm = 0>
+          int RoutingIn = -1, int RoutingOut = -1, int RoutingOutSm = 0,
+          float RenormalizeEps = 0.0f>
 struct TopK {
   static constexpr int kRows = Config::kRows, kExperts = Experts, kTopK = K;
   static constexpr ExpertWeights kWeights = Weights;
-  static constexpr float kWeightScale = Scale;
+  static constexpr float kWeightScale = Scale, kRenormalizeEps = RenormalizeEps;
   static constexpr int kBias = Bias, kRoutingIn = RoutingIn, kRoutingOut = RoutingOut,
                        kRoutingOutSm = RoutingOutSm;
 
@@ -186,7 +188,7 @@ template <class C, class Cta> MEGALITH_DEVICE void select_experts(const Cta &cta
   } else {
     weight = selected ? detail::sigmoid(own) : 0.0f;
     if constexpr (C::kWeights == ExpertWeights::sigmoid_renormalised)
-      weight = weight / sum_of(weight);
+      weight = weight / (sum_of(weight) + C::kRenormalizeEps);
   }
   weight *= C::kWeightScale;
   if (selected) {

@@ -22,7 +22,7 @@ template <class C> struct AttentionState {
   using S = AttentionShape<C>;
   Rotation<C::kRopeDim> rotation; // of the last head that the warp rotated
   WarpShare share;
-  float m[S::kRounds][2];             // largest score so far, log2 domain
+  float m[S::kRounds][2];             // largest score so far, log2 domain; 0 where bounded
   float l[S::kRounds][2];             // this lane's part of the sum of 2^(score - m)
   float o[S::kRounds][S::kSlices][4]; // sum of p v: mma accumulators, channels 16 i + ...
 };
@@ -38,7 +38,7 @@ MEGALITH_DEVICE void clear_state(const Cta &cta, const AttentionTile &tile,
   for (int r = 0; r < S::kRounds; ++r) {
     MEGALITH_UNROLL_ALL
     for (int e = 0; e < 2; ++e) {
-      state.m[r][e] = kNoScore;
+      state.m[r][e] = C::kBounded ? 0.0f : kNoScore;
       state.l[r][e] = 0;
     }
     MEGALITH_UNROLL_ALL
@@ -66,8 +66,16 @@ struct PairScores {
   float alpha[2][2]; // factor on what came before a unit, by column
 };
 
-/// Scores to probabilities, with m and l brought up to date. Keys after a query's own position, and
-/// all of the second unit unless `units` is 2, do not count.
+/// Whether a key `before` positions before the query counts.
+template <class C> MEGALITH_DEVICE bool counts(int before) {
+  if constexpr (C::kWindow > 0)
+    return static_cast<uint32_t>(before) < static_cast<uint32_t>(C::kWindow);
+  else
+    return before >= 0;
+}
+
+/// Scores to probabilities, with m and l brought up to date. Keys after a query's own position or
+/// before its window, and all of the second unit unless `units` is 2, do not count.
 template <class C, class Cta>
 MEGALITH_DEVICE void soften(const Cta &cta, const AttentionTile &tile, int first_vector, int units,
                             int position, PairScores &pair, float (&m)[2], float (&l)[2]) {
@@ -78,8 +86,18 @@ MEGALITH_DEVICE void soften(const Cta &cta, const AttentionTile &tile, int first
     // Keys g and g + 8 of a unit at `position` count up to the query's own position.
     const int seen =
         tile.start + (first_vector + 2 * t + e) / AttentionShape<C>::kGroup - position - g;
-    const bool low[2] = {seen >= 0, units > 1 && seen >= kUnitPositions};
-    const bool high[2] = {seen >= 8, units > 1 && seen >= kUnitPositions + 8};
+    const bool low[2] = {counts<C>(seen), units > 1 && counts<C>(seen - kUnitPositions)};
+    const bool high[2] = {counts<C>(seen - 8), units > 1 && counts<C>(seen - kUnitPositions - 8)};
+    if constexpr (C::kBounded) { // relative to 2^0, before and after
+      MEGALITH_UNROLL_ALL
+      for (int u = 0; u < 2; ++u) {
+        pair.alpha[u][e] = 1.0f;
+        pair.s[u][e] = low[u] ? platform::exp2f_(pair.s[u][e] * kLog2Scale) : 0.0f;
+        pair.s[u][e + 2] = high[u] ? platform::exp2f_(pair.s[u][e + 2] * kLog2Scale) : 0.0f;
+        l[e] += pair.s[u][e] + pair.s[u][e + 2];
+      }
+      continue;
+    }
     float most[2];
     MEGALITH_UNROLL_ALL
     for (int u = 0; u < 2; ++u) {
@@ -151,7 +169,7 @@ MEGALITH_DEVICE void add_units(const Cta &cta, const AttentionTile &tile, const 
       MEGALITH_UNROLL_ALL
       for (int i = 0; i < S::kSlices; ++i) {
         MEGALITH_UNROLL_ALL
-        for (int e = 0; e < 4; ++e)
+        for (int e = 0; e < 4 && !C::kBounded; ++e)
           state.o[r][i][e] *= pair.alpha[u][e % 2];
       }
       platform::mma_tiles(state.o[r], (u == 0 ? unit : second) + S::kUnitBytes / 2 + 16 * cta.lane,

@@ -2,11 +2,12 @@
 // the step descriptor (docs/kernel-contract.md section 6). Every role of every SM evaluates them
 // for itself, so no tile list travels; tests and the runtime evaluate the same code on the host.
 //
-// A sequence of n = start + rows positions is split into pieces of 16 * ceil(ceil(n / 16) / 32)
-// positions, so that there are at most 32 of them. One tile is (sequence, KV head, split) with all
-// rows of the sequence as queries: each KV byte is read once. The first units of a tile, full and
-// below `start`, are bulk copies through the ring, up to two at a time; what is left, at most two
-// units, is the *tail*, put together in shared memory from the page and from this step's words.
+// The n positions that a sequence's rows look at (all start + rows, or those of a window) are split
+// into pieces of 16 * ceil(ceil(n / 16) / 32) positions, so that there are at most 32 of them. One
+// tile is (sequence, KV head, split) with all rows of the sequence as queries: each KV byte is read
+// once. The first units of a tile, full and below `start`, are bulk copies through the ring, up to
+// two at a time; what is left, at most two units, is the *tail*, put together in shared memory from
+// the page and from this step's words.
 //
 // Config members (struct C):
 //   kRows            rows of the bucket R
@@ -16,6 +17,7 @@
 //   kSequenceStride  tile u of sequence s runs on SM (u + s * kSequenceStride) % kSms
 //   kMergeParts      merge tiles of a (row, query head), each with kHeadDim / kMergeParts channels
 //   kHeadDim         d
+//   kWindow          optional: keys that a query sees, its own included; 0 or missing: all
 #pragma once
 
 #include "runtime/abi.h"
@@ -53,6 +55,26 @@ MEGALITH_PURE int sequence_keys(const SequenceEntry &seq) {
   return seq.rows > 0 ? seq.start + seq.rows : 0;
 }
 
+/// The first position that the sequence's rows look at, rounded down to a unit: 0, or what the
+/// first row sees of `window` > 0 positions, its own included.
+MEGALITH_PURE int sequence_first(const SequenceEntry &seq, int window) {
+  const int first = window > 0 ? seq.start - window + 1 : 0;
+  return first > 0 ? first / kUnitPositions * kUnitPositions : 0;
+}
+
+/// Keys of the sequence that are split: all from sequence_first on; 0 if it has no rows.
+MEGALITH_PURE int visible_keys(const SequenceEntry &seq, int window) {
+  return seq.rows > 0 ? sequence_keys(seq) - sequence_first(seq, window) : 0;
+}
+
+/// The window of config C, 0 if it has none.
+template <class C> MEGALITH_PURE int window_of() {
+  if constexpr (requires { C::kWindow; })
+    return C::kWindow;
+  else
+    return 0;
+}
+
 /// One attention tile: `kv_head`'s keys [first, end) against all rows of sequence `seq`.
 struct AttentionTile {
   int seq;
@@ -74,13 +96,14 @@ struct AttentionTile {
 
 /// The tile of (sequence, KV head, split).
 MEGALITH_PURE AttentionTile attention_tile(const SequenceEntry &seq, int index, int kv_head,
-                                           int split) {
-  int keys = sequence_keys(seq), length = split_length(keys);
+                                           int split, int window = 0) {
+  int keys = sequence_keys(seq), first = sequence_first(seq, window);
+  int length = split_length(keys - first);
   AttentionTile tile{};
   tile.seq = index;
   tile.kv_head = kv_head;
   tile.split = split;
-  tile.first = split * length;
+  tile.first = first + split * length;
   tile.end = tile.first + length < keys ? tile.first + length : keys;
   int old_end = tile.end < seq.start ? tile.end : seq.start;
   tile.full_units = old_end > tile.first ? (old_end - tile.first) / kUnitPositions : 0;
@@ -115,14 +138,14 @@ template <class C> struct AttentionTiles {
       end = tile_count(seq);
       at = first_tile(seq);
     }
-    tile = attention_tile(step.seq[seq], seq, at % C::kKvHeads, at / C::kKvHeads);
+    tile = attention_tile(step.seq[seq], seq, at % C::kKvHeads, at / C::kKvHeads, window_of<C>());
     return true;
   }
 
 private:
   /// Tiles of sequence s on all SMs.
   MEGALITH_PURE int tile_count(int s) const {
-    int keys = sequence_keys(step.seq[s]);
+    int keys = visible_keys(step.seq[s], window_of<C>());
     return keys > 0 ? split_count(keys) * C::kKvHeads : 0;
   }
   /// The first tile number of sequence s that this SM has, if there is such a tile.
@@ -170,7 +193,7 @@ template <class C> struct MergeTiles {
     tile.row = row;
     tile.q_head = head % C::kQHeads;
     tile.channel = at % C::kMergeParts * (C::kHeadDim / C::kMergeParts);
-    tile.splits = seq >= 0 ? split_count(sequence_keys(step.seq[seq])) : 0;
+    tile.splits = seq >= 0 ? split_count(visible_keys(step.seq[seq], window_of<C>())) : 0;
     return true;
   }
 

@@ -87,6 +87,8 @@ def Task_StageKind : Task_Enum<"StageKind", "shape of a stage's tile space and r
   I32EnumAttrCase<"ExpertUp", 5, "expert_up">,     // gate and up of every active expert by N slices
   I32EnumAttrCase<"ExpertDown", 6, "expert_down">, // down of every active expert, then combine
   I32EnumAttrCase<"LaunchEnd", 7, "launch_end">,   // of a looping kernel: every role is over with this launch
+  I32EnumAttrCase<"Rows", 8, "rows">,              // on every SM: a branch joins the fp32 stream; its rows normed for who follows
+  I32EnumAttrCase<"Combine", 9, "combine">,        // pairs' outputs, kept by slices, normed and added
 ]>;
 def Task_StageKindAttr : Task_EnumAttr<Task_StageKind, "stage_kind">;
 

@@ -586,13 +586,22 @@ LogicalResult PollOp::verify() {
   if (failed(verifyWaiter(*this, getEdgeAttr(), {EdgeKind::Words, EdgeKind::Launch})) ||
       failed(verifyAccesses(*this, getReads())) || failed(verifyAccesses(*this, getWrites())))
     return failure();
+  bool polls = false;
   for (auto access : getReads().getAsRange<AccessAttr>()) {
     auto exchange = kernelOf(*this).lookup<ExchangeOp>(access.getBuffer());
+    // What the words meet when they come: shared memory, constants.
+    auto buffer = kernelOf(*this).lookup<BufferOp>(access.getBuffer());
+    if (buffer &&
+        (buffer.getSpace() == Space::Smem || buffer.getMutability() == Mutability::Immutable))
+      continue;
+    polls = true;
     if (!exchange || exchange.getEdgeAttr() != getEdgeAttr())
       return emitOpError() << "expected a poll of " << getEdgeAttr()
                            << " to read the exchange of that edge, but it reads "
                            << access.getBuffer();
   }
+  if (!polls)
+    return emitOpError() << "expected to read words of " << getEdgeAttr();
   return success();
 }
 

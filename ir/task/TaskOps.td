@@ -40,7 +40,7 @@ def KernelOp : Task_Op<"kernel", [Symbol, SymbolTable, IsolatedFromAbove, NoTerm
     launch.
 
     With `ranks` above 1 it is the kernel of any one of so many ranks: `sms`, shapes and places are of one rank, all run
-    the same program, and only exchanges with `peers` join them (docs/kernel-contract.md section 12).
+    the same program, and only exchanges with `peers` join them (docs/kernel-contract.md section 13).
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$kind, StrAttr:$target, Task_Int:$sms, Task_Int:$rows,
                        OptionalAttr<Task_Int>:$smem_bytes, DefaultValuedAttr<Task_Int, "1">:$residents,
@@ -101,7 +101,8 @@ def BufferOp : Task_DeclOp<"buffer"> {
     read it, and a kernel either writes or reads it.
 
     An immutable buffer read from a checkpoint names its tensor in `checkpoint`, as `task.weights` does;
-    `layer_offset` is 1 when it belongs to the layer after the launch's own.
+    `layer_offset` is 1 when it belongs to the layer after the launch's own. `load` says what is done to the tensor
+    when it is loaded: {kind = "add1"}, or {kind = "residual_gate", temperature, floor}, which makes two rows of it.
 
     `guard` names the mbarrier edge that hands a shared-memory buffer from its source role to its waiting roles.
     The source fills it before signal number u; a waiting role reads that filling after wait number u. Copy
@@ -120,6 +121,7 @@ def BufferOp : Task_DeclOp<"buffer"> {
                        OptionalAttr<Task_Int>:$offset, OptionalAttr<StrAttr>:$alias, UnitAttr:$crossing, UnitAttr:$by_launch,
                        OptionalAttr<StrAttr>:$checkpoint,
                        DefaultValuedAttr<Task_Int, "0">:$layer_offset,
+                       OptionalAttr<DictionaryAttr>:$load,
                        OptionalAttr<FlatSymbolRefAttr>:$guard, OptionalAttr<StrAttr>:$type,
                        UnitAttr:$peers, OptionalAttr<DenseI64ArrayAttr>:$rank_parts);
   let assemblyFormat = "$sym_name $shape $element $space $mutability attr-dict";
@@ -142,14 +144,16 @@ def WeightsOp : Task_DeclOp<"weights"> {
   let description = [{
     `n` output rows (gate/up: both counted) and `k` columns of the unsharded, unpadded matrix, in the strip
     layout of docs/kernel-contract.md. `checkpoint` names the tensors it is packed from, with `{layer}` and
-    `{expert}` placeholders; gate/up has two, and rows of several tensors follow one another. `layer_offset` is 1
-    when they belong to the layer after the launch's own. `rank_rows`: rows of each tensor that one rank has, where
-    ranks divide them; `n` then counts one rank's. `nvfp4`: NVFP4 tiles, eight strips each, else bf16 strips.
+    `{expert}` placeholders; gate/up has two, and rows of several tensors follow one another; one that is named several times
+    gives of each of its matrices equal ranges of rows in turn. `layer_offset` is 1
+    when they belong to the layer after the launch's own. `wide`: fp32 strips (section 13 there), else bf16.
+    `rank_rows`: rows of each tensor that one rank has, where ranks divide them; `n` then counts one rank's.
+    `nvfp4`: NVFP4 tiles, eight strips each.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Task_Int:$n, Task_Int:$k, Task_Int:$slot,
                        DefaultValuedAttr<Task_Int, "1">:$experts, Task_PairingAttr:$pairing,
                        StrArrayAttr:$checkpoint, DefaultValuedAttr<Task_Int, "0">:$layer_offset,
-                       OptionalAttr<DenseI64ArrayAttr>:$rank_rows, UnitAttr:$nvfp4);
+                       OptionalAttr<DenseI64ArrayAttr>:$rank_rows, UnitAttr:$nvfp4, UnitAttr:$wide);
   let assemblyFormat = "$sym_name `n` $n `k` $k `slot` $slot $pairing $checkpoint attr-dict";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
@@ -161,7 +165,9 @@ def WeightsOp : Task_DeclOp<"weights"> {
     int64_t blocks() { return chunk16() / blockSteps(); }
     /// Strips (pairs of output rows), and bytes of one strip of one block.
     int64_t strips() { return (getN() + 1) / 2; }
-    int64_t stripBytes() { return (getNvfp4() ? 144 : 512) * blockSteps(); }
+    int64_t stripBytes() { return (getNvfp4() ? 144 : getWide() ? 1024 : 512) * blockSteps(); }
+    /// Most strips of an m-tile, and so of a ring piece.
+    int64_t tileStrips() { return getWide() ? 4 : 8; }
     /// Bytes of the whole bank; behind each NVFP4 matrix stand its factors.
     int64_t byteSize() {
       return getExperts() * (blocks() * strips() * stripBytes() + (getNvfp4() ? 128 : 0));
@@ -357,7 +363,8 @@ def RefillOp : Task_StepOp<"refill"> {
 def PollOp : Task_StepOp<"poll"> {
   let summary = "wait for every word of a rectangle of an exchange, and read it";
   let description = [{
-    Over a launch edge nothing is left to wait for: the role's launch_wait came before.
+    Over a launch edge nothing is left to wait for: the role's launch_wait came before. `reads` may also list what
+    the words meet when they come: shared memory and immutable buffers.
   }];
   let arguments = (ins StrAttr:$callee, StrArrayAttr:$args, FlatSymbolRefAttr:$edge, AccessArrayAttr:$reads,
                        AccessArrayAttr:$writes);

@@ -104,7 +104,11 @@ Expected<Matrix> Evaluator::embed(const Step &step) const {
 /// q, k, v of all ranks, each in the order of its heads.
 static Matrix joinQkv(std::span<const Interpreter> ranks, moe::QkvProjOp op) {
   Matrix all;
-  for (Value part : op.getResults()) {
+  SmallVector<Value> results(op.getResults());
+  for (auto beside : op->getBlock()->getOps<moe::LinearOp>())
+    if (beside.getInput() == op.getInput())
+      results.push_back(beside.getResult());
+  for (Value part : results) {
     std::vector<const Matrix *> parts;
     for (const Interpreter &one : ranks)
       parts.push_back(&one.matrixOf(part));

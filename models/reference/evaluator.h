@@ -32,7 +32,8 @@ struct EvaluatorOptions {
 struct LayerResult {
   Matrix residual;                ///< after the layer, [R, H]
   std::optional<Routing> routing; ///< none in a layer without experts
-  Matrix qkv;                     ///< its q, k, v projections side by side, before norm and rope
+  Matrix qkv;                     ///< its q, k, v projections and linears of the same input (an
+                                  ///< output gate) side by side, before norm and rope
 };
 
 /// What a step gives.

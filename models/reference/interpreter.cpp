@@ -297,6 +297,11 @@ Error Interpreter::visit(moe::QkvProjOp op) {
   for (const Part &part : parts)
     if (Error error = linearInto(op, part.result, op.getInput(), part.weight, part.bias, rule))
       return error;
+  // What is projected beside them crosses to the next launch too.
+  for (auto beside : op->getBlock()->getOps<moe::LinearOp>())
+    if (beside.getInput() == op.getInput())
+      if (Error error = visit(beside))
+        return error;
   return Error::success();
 }
 

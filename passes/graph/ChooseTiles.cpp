@@ -16,6 +16,9 @@ using namespace megalith::task;
 
 namespace {
 
+/// Strips whose outputs' squares are one value (codegen/device/expert_norm.cuh).
+constexpr int64_t kSquareStrips = 8;
+
 class ChooseTiles : public megalith::impl::ChooseTilesBase<ChooseTiles> {
   void runOnOperation() override {
     for (auto stage : getOperation().getOps<StageOp>())
@@ -24,6 +27,9 @@ class ChooseTiles : public megalith::impl::ChooseTilesBase<ChooseTiles> {
       case StageKind::ExpertUp:
       case StageKind::ExpertDown:
         sliceGemv(stage);
+        break;
+      case StageKind::Combine:
+        sliceCombine(stage);
         break;
       case StageKind::Embed:
         sliceEmbed(stage);
@@ -40,6 +46,7 @@ class ChooseTiles : public megalith::impl::ChooseTilesBase<ChooseTiles> {
                       "every SM needs the choice of all rows at once: choosing it again "
                       "saves an exchange"});
         break;
+      case StageKind::Rows:
       case StageKind::LaunchEnd:
         break;
       }
@@ -109,6 +116,9 @@ class ChooseTiles : public megalith::impl::ChooseTilesBase<ChooseTiles> {
       if (auto found = kernel.lookup<WeightsOp>(access.getBuffer()))
         weights = found;
     // A strip is two output rows, or one gate and one up row that make one channel.
+    StringRef epilogue;
+    if (auto name = stage.getConfig().getAs<StringAttr>("epilogue"))
+      epilogue = name.getValue();
     bool isGateUp = weights.getPairing() == Pairing::GateUp;
     int64_t channels = isGateUp ? 1 : 2, strips = weights.strips();
     int64_t unit = llvm::divideCeil(strips, kernel.getSms());
@@ -116,13 +126,16 @@ class ChooseTiles : public megalith::impl::ChooseTilesBase<ChooseTiles> {
       unit = llvm::alignTo(unit, 2); // a word holds two channels
     if (weights.getNvfp4())
       unit = llvm::alignTo(unit, 8); // tiles are packed whole
+    if (epilogue == "squares")       // a value is of 16 channels
+      unit = llvm::alignTo(unit, kSquareStrips);
     setSlices(stage, unit, strips, "strip", channels);
 
     int64_t width = unit * channels, total = strips * channels;
+    if (epilogue == "squares") {
+      width = unit / kSquareStrips;
+      total = strips / kSquareStrips;
+    }
     AffineExpr tile = getAffineDimExpr(0, context);
-    StringRef epilogue;
-    if (auto name = stage.getConfig().getAs<StringAttr>("epilogue"))
-      epilogue = name.getValue();
     SmallVector<Attribute> reads, writes;
     for (auto access : stage.getReads().getAsRange<AccessAttr>()) {
       bool isResidual =
@@ -142,9 +155,21 @@ class ChooseTiles : public megalith::impl::ChooseTilesBase<ChooseTiles> {
     stage.setWritesAttr(ArrayAttr::get(context, writes));
   }
 
+  /// The slices of the stage whose outputs it adds.
+  void sliceCombine(StageOp stage) {
+    int64_t n = stage.getConfig().getAs<IntegerAttr>("n").getInt(), strips = n / 2;
+    int64_t unit = llvm::alignTo(llvm::divideCeil(strips, getOperation().getSms()), kSquareStrips);
+    setSlices(stage, unit, strips, "strip", 2);
+    auto write = cast<AccessAttr>(stage.getWrites()[0]);
+    stage.setWritesAttr(ArrayAttr::get(&getContext(), {columns(write, 2 * unit, n)}));
+  }
+
   void sliceEmbed(StageOp stage) {
     KernelOp kernel = getOperation();
     auto access = cast<AccessAttr>(stage.getWrites()[0]);
+    BufferOp target = kernel.lookup<BufferOp>(access.getBuffer());
+    if (target.getElement().isF32()) // a share of words for each SM; task-lower-to-roles says which
+      return;
     int64_t ranks = isOfRanks(access) ? kernel.getRanks() : 1;
     int64_t pairs = kernel.lookup<BufferOp>(access.getBuffer()).cols() / ranks / 2;
     int64_t unit = llvm::divideCeil(pairs, kernel.getSms());

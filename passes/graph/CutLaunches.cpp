@@ -18,10 +18,19 @@ using namespace megalith;
 
 namespace {
 
-/// One layer's function and where it is cut.
+/// One layer's function and where it is cut: what its projections make crosses to the next launch,
+/// and so do linears of the same input (an output gate).
 struct Layer {
   func::FuncOp function;
   moe::QkvProjOp projection;
+  SmallVector<moe::LinearOp> beside;
+
+  SmallVector<Value> values() {
+    SmallVector<Value> values(projection.getResults());
+    for (moe::LinearOp linear : beside)
+      values.push_back(linear.getResult());
+    return values;
+  }
 };
 
 class CutLaunches : public megalith::impl::CutLaunchesBase<CutLaunches> {
@@ -109,7 +118,11 @@ class CutLaunches : public megalith::impl::CutLaunchesBase<CutLaunches> {
       return function.emitError()
              << "expected one moe.qkv_proj in a layer, where launches are cut, but got "
              << projections.size();
-    return Layer{function, projections.front()};
+    Layer layer{function, projections.front(), {}};
+    for (auto linear : function.getOps<moe::LinearOp>())
+      if (linear.getInput() == layer.projection.getInput())
+        layer.beside.push_back(linear);
+    return layer;
   }
 
   // The new functions stand at the module's end under temporary names ("launch.…"), since the names
@@ -134,9 +147,10 @@ class CutLaunches : public megalith::impl::CutLaunchesBase<CutLaunches> {
         op.erase();
   }
 
-  /// Clones the ops of `function` but `skip` and the return; returns what the return returned.
-  static SmallVector<Value> clone(func::FuncOp function, Operation *skip, IRMapping &mapping,
-                                  func::FuncOp into, bool isNext) {
+  /// Clones the ops of `function` but those whose results are mapped and the return; returns what
+  /// the return returned.
+  static SmallVector<Value> clone(func::FuncOp function, IRMapping &mapping, func::FuncOp into,
+                                  bool isNext) {
     OpBuilder builder = OpBuilder::atBlockEnd(&into.getBody().front());
     for (Operation &op : function.getBody().front()) {
       if (auto back = dyn_cast<func::ReturnOp>(op)) {
@@ -145,7 +159,7 @@ class CutLaunches : public megalith::impl::CutLaunchesBase<CutLaunches> {
           results.push_back(mapping.lookupOrNull(value));
         return results;
       }
-      if (&op == skip ||
+      if (llvm::any_of(op.getResults(), [&](Value v) { return mapping.contains(v); }) ||
           llvm::any_of(op.getOperands(), [&](Value v) { return !mapping.contains(v); }))
         continue;
       Operation *copy = builder.clone(op, mapping);
@@ -155,13 +169,13 @@ class CutLaunches : public megalith::impl::CutLaunchesBase<CutLaunches> {
     return {};
   }
 
-  /// Clones norms and qkv_proj of the next layer; returns the raw q, k, v.
+  /// Clones norms and projections of the next layer; returns what crosses.
   static SmallVector<Value> clonePre(Layer &next, Value residual, func::FuncOp into) {
     IRMapping mapping;
     mapping.map(next.function.getArgument(0), residual);
-    clone(next.function, nullptr, mapping, into, /*isNext=*/true);
+    clone(next.function, mapping, into, /*isNext=*/true);
     SmallVector<Value> results;
-    for (Value value : next.projection.getResults())
+    for (Value value : next.values())
       results.push_back(mapping.lookup(value));
     return results;
   }
@@ -180,24 +194,26 @@ class CutLaunches : public megalith::impl::CutLaunchesBase<CutLaunches> {
                            embed.getArgumentTypes());
     IRMapping mapping;
     mapping.map(embed.getArguments(), function.getArguments());
-    SmallVector<Value> results = clone(embed, nullptr, mapping, function, /*isNext=*/false);
+    SmallVector<Value> results = clone(embed, mapping, function, /*isNext=*/false);
     llvm::append_range(results, clonePre(next, results.front(), function));
     finish(function, results);
     return function;
   }
 
-  /// The rest of a layer in a new function of (residual, q, k, v, kv).
+  /// The rest of a layer in a new function of (residual, q, k, v, .., kv).
   func::FuncOp buildRest(Layer &layer, StringRef name, StringRef kind,
                          SmallVector<Value> &results) {
     SmallVector<Type> types = {layer.function.getArgument(0).getType()};
-    llvm::append_range(types, layer.projection.getResultTypes());
+    SmallVector<Value> crossing = layer.values();
+    for (Value value : crossing)
+      types.push_back(value.getType());
     types.push_back(layer.function.getArgument(1).getType());
     auto function = create(name, kind, types);
     IRMapping mapping;
     mapping.map(layer.function.getArgument(0), function.getArgument(0));
-    mapping.map(layer.projection.getResults(), function.getArguments().slice(1, 3));
-    mapping.map(layer.function.getArgument(1), function.getArgument(4));
-    results = clone(layer.function, layer.projection, mapping, function, /*isNext=*/false);
+    mapping.map(crossing, function.getArguments().slice(1, crossing.size()));
+    mapping.map(layer.function.getArgument(1), function.getArguments().back());
+    results = clone(layer.function, mapping, function, /*isNext=*/false);
     return function;
   }
 
@@ -217,7 +233,7 @@ class CutLaunches : public megalith::impl::CutLaunchesBase<CutLaunches> {
         buildRest(layer, nameFor("last", nameOf(layer) + "_last", layers), "last", results);
     IRMapping mapping;
     mapping.map(head.getArgument(0), results.front());
-    SmallVector<Value> logits = clone(head, nullptr, mapping, function, /*isNext=*/false);
+    SmallVector<Value> logits = clone(head, mapping, function, /*isNext=*/false);
     // The residual after the last layer stays observable beside the logits.
     results.insert(results.begin() + 1, logits.begin(), logits.end());
     finish(function, results);

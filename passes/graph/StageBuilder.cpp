@@ -28,7 +28,8 @@ FlatSymbolRefAttr StageBuilder::value(StringRef name, int64_t rows, int64_t cols
 }
 
 FlatSymbolRefAttr StageBuilder::global(StringRef name, int64_t rows, int64_t cols, Type element,
-                                       Mutability mutability, StringRef checkpoint, bool isNext) {
+                                       Mutability mutability, StringRef checkpoint, bool isNext,
+                                       DictionaryAttr load) {
   std::string symbol = unique(name);
   auto buffer = BufferOp::create(builder, kernel.getLoc(), symbol, ArrayRef<int64_t>{rows, cols},
                                  element, Space::Global, mutability);
@@ -36,19 +37,26 @@ FlatSymbolRefAttr StageBuilder::global(StringRef name, int64_t rows, int64_t col
   if (!checkpoint.empty()) {
     buffer.setCheckpoint(checkpoint);
     buffer.setLayerOffset(isNext);
+    if (load)
+      buffer.setLoadAttr(load);
   }
   return FlatSymbolRefAttr::get(builder.getContext(), symbol);
 }
 
 FlatSymbolRefAttr StageBuilder::weights(StringRef name, int64_t n, int64_t k, int64_t experts,
                                         Pairing pairing, ArrayRef<StringRef> checkpoint,
-                                        bool isNext) {
+                                        bool isNext, bool isWide) {
   std::string symbol = unique(name);
   auto op = WeightsOp::create(builder, kernel.getLoc(), symbol, n, k, nextSlot++, experts, pairing,
                               builder.getStrArrayAttr(checkpoint), /*layer_offset=*/isNext,
                               /*rank_rows=*/DenseI64ArrayAttr());
+  op.setWide(isWide);
   setWeightFormat(op, kernel->getParentOfType<ModuleOp>());
   return FlatSymbolRefAttr::get(builder.getContext(), symbol);
+}
+
+Type StageBuilder::elementOf(const Source &source) {
+  return kernel.lookup<BufferOp>(source.buffer).getElement();
 }
 
 AccessAttr StageBuilder::whole(const Source &source) {

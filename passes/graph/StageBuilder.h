@@ -12,6 +12,8 @@ struct Source {
   task::Set set = task::Set::Current;
   /// The norm still to be applied by whoever reads the rows, or null.
   moe::NormOp norm;
+  /// Of an fp32 stream: whoever reads it rounds it to bf16 first.
+  bool isRounded = false;
 };
 
 class StageBuilder {
@@ -23,10 +25,11 @@ public:
                                 mlir::Type element, bool isCrossing);
   mlir::FlatSymbolRefAttr global(llvm::StringRef name, int64_t rows, int64_t cols,
                                  mlir::Type element, task::Mutability mutability,
-                                 llvm::StringRef checkpoint = "", bool isNext = false);
+                                 llvm::StringRef checkpoint = "", bool isNext = false,
+                                 mlir::DictionaryAttr load = {});
   mlir::FlatSymbolRefAttr weights(llvm::StringRef name, int64_t n, int64_t k, int64_t experts,
                                   task::Pairing pairing, llvm::ArrayRef<llvm::StringRef> checkpoint,
-                                  bool isNext);
+                                  bool isNext, bool isWide = false);
 
   /// Accesses of the one tile that a stage has yet: the whole of a buffer, or of weights.
   task::AccessAttr whole(const Source &source);
@@ -40,6 +43,13 @@ public:
   mlir::NamedAttribute key(llvm::StringRef name, double value);
   mlir::NamedAttribute key(llvm::StringRef name, llvm::StringRef value);
   mlir::NamedAttribute key(llvm::StringRef name, mlir::Attribute value);
+
+  /// Of `load` of a buffer.
+  mlir::DictionaryAttr dictionary(llvm::ArrayRef<mlir::NamedAttribute> entries) {
+    return builder.getDictionaryAttr(entries);
+  }
+  /// Element type of a value or buffer.
+  mlir::Type elementOf(const Source &source);
 
   mlir::Type bf16() { return builder.getBF16Type(); }
   mlir::Type f32() { return builder.getF32Type(); }

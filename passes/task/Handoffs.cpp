@@ -73,6 +73,12 @@ public:
       case StageKind::Merge:
         addMerge(stage);
         break;
+      case StageKind::Rows:
+        addRows(stage);
+        break;
+      case StageKind::Combine:
+        addCombine(stage);
+        break;
       case StageKind::Embed:
       case StageKind::Linear:
       case StageKind::ExpertUp:
@@ -99,13 +105,30 @@ private:
     list.push_back(std::move(handoff));
   }
 
+  /// Activation rows of width k.
+  void addInput(int64_t k) {
+    add({names::kInput.str(), rows, k, bf16, 2 * padded(k) + 32, 1, 1,
+         "Rows<$offset, $rows, $cols>", Phase::Dense, isByLaunch ? "x_full" : "",
+         isByLaunch ? "x_free" : "", isByLaunch ? Role::Poller : Role::Consumer,
+         isByLaunch ? consumers : nobody});
+  }
+
+  void addRows(StageOp stage) {
+    addInput(*configInt(stage, "k"));
+    add({names::kRowSums.str(), 2 * rows, 8, f32, 32, 1, 1, "WordRows<$offset, $rows, $cols>",
+         Phase::Dense, "", "", Role::Consumer, nobody});
+  }
+
+  void addCombine(StageOp stage) {
+    int64_t pairs = rows * *configInt(stage, "top_k");
+    add({names::kScales.str(), 1, pairs, f32, static_cast<int64_t>(llvm::alignTo(4 * pairs, 16)), 1,
+         1, "WordRows<$offset, $rows, $cols>", Phase::Both, "", "", Role::Epilogue, nobody});
+  }
+
   void addGemv(StageOp stage) {
     int64_t k = *configInt(stage, "k");
     if (inputOf(stage) && stage.getKind() != StageKind::ExpertDown)
-      add({names::kInput.str(), rows, k, bf16, 2 * padded(k) + 32, 1, 1,
-           "Rows<$offset, $rows, $cols>", Phase::Dense, isByLaunch ? "x_full" : "",
-           isByLaunch ? "x_free" : "", isByLaunch ? Role::Poller : Role::Consumer,
-           isByLaunch ? consumers : nobody});
+      addInput(k);
     add({names::kPart.str(),
          128,
          8,

@@ -40,7 +40,8 @@ inline constexpr llvm::StringLiteral kRing = "ring", kFull = "w_full", kFree = "
 inline constexpr llvm::StringLiteral kInput = "xs", kPart = "part", kQkvIn = "qkv_in",
                                      kQuery = "q_rows", kTail = "tail", kApart = "apart",
                                      kMparts = "mparts", kLogits = "logits_rows",
-                                     kRouting = "routing", kAct = "act_rows", kDown = "down_rows";
+                                     kRouting = "routing", kAct = "act_rows", kDown = "down_rows",
+                                     kRowSums = "row_sums", kScales = "pair_scales";
 /// Edges that order attention's last use of bytes before their first use as something else.
 inline constexpr llvm::StringLiteral kAttentionDone = "attention_done", kMergeDone = "merge_done";
 /// Edges of a looping kernel: all SMs are over with the launch before; this SM's poller knows it;

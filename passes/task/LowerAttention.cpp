@@ -41,8 +41,14 @@ void KernelLowering::declareAttention(StageOp stage) {
                                  << ", " << llvm::format("%.8ef", *configFloat(stage, "scale"))
                                  << ", " << pages << ", " << (ropeDim ? buffer("inv_freq") : "-1")
                                  << ", " << buffer("q_gain") << ", " << buffer("k_gain");
-  if (std::optional<int64_t> sharing = configInt(stage, "head_ranks"))
-    llvm::raw_string_ostream(base) << ", " << *sharing;
+  std::optional<int64_t> sharing = configInt(stage, "head_ranks"),
+                         window = configInt(stage, "window");
+  auto bounded = stage.getConfig().getAs<BoolAttr>("bounded");
+  const bool isBounded = bounded && bounded.getValue();
+  if (sharing || window || isBounded)
+    base += ", " + std::to_string(sharing.value_or(1));
+  if (window || isBounded)
+    base += ", " + std::to_string(window.value_or(0)) + (isBounded ? ", true" : "");
   base += ">";
   set(stage, "base", base);
   setSymbol(stage, "QkvIn", names::kQkvIn);
@@ -54,6 +60,8 @@ void KernelLowering::declareAttention(StageOp stage) {
 
   int64_t tiles = rows * llvm::divideCeil(kMaxSplits * kvHeads, sms);
   int64_t positions = configInt(stage, "max_positions").value_or(kMaxPositions);
+  if (window) // and what comes of rounding its beginning down to a unit
+    positions = std::min(positions, *window + rows + kUnitPositions - 2);
   int64_t units = llvm::divideCeil(llvm::divideCeil(positions, kUnitPositions), kMaxSplits);
   int64_t pieces = llvm::divideCeil(units, pieceUnitsOf(stage));
   declareSymbol(
@@ -228,12 +236,31 @@ LogicalResult KernelLowering::lowerMerge(StageOp stage) {
   requireLaunchWait(stage, Role::Epilogue, epilogue);
   AffineExpr tile = d(1) * sms + d(0);
   AffineExpr row = tile.floorDiv(heads * parts), column = (tile % (heads * parts)) * width;
+  const bool isGated = stage.getReads().size() > 1;
+  if (isGated && configString(stage, "norm") == "head")
+    set(stage, "kEps", floatText(*configFloat(stage, "eps")));
   epilogue.loop(
       "piece", trips,
       [&] {
+        AccessAttr written = rectangle(out, {row, column}, 1, {c(width)});
+        if (isGated) { // an earlier launch's words: here while the pieces come
+          auto gate = cast<AccessAttr>(stage.getReads()[1]);
+          StringRef source = gate.getBuffer().getValue();
+          int64_t first = exchange(source).cols() - heads * dim;
+          epilogue.local("gate", "HeadGate<" + config + ">");
+          epilogue.poll("fetch_gate<" + config + ", " + wordsEdge(gate) + ">", {"piece", "gate"},
+                        (source + "_words").str(),
+                        rectangle(source, {row, column + first}, 1, {c(width)}, {}, gate.getSet()),
+                        {});
+        }
         epilogue.wait("mparts_full", "const int slot");
-        epilogue.compute("merge_splits<" + config + ", " + out + "_words>", {"piece", "slot"},
-                         {whole(names::kMparts)}, {rectangle(out, {row, column}, 1, {c(width)})});
+        if (isGated)
+          epilogue.compute("merge_gated<" + config + ", " + stage.getSymName() + ", " + out +
+                               "_words>",
+                           {"piece", "slot", "gate"}, {whole(names::kMparts)}, {written});
+        else
+          epilogue.compute("merge_splits<" + config + ", " + out + "_words>", {"piece", "slot"},
+                           {whole(names::kMparts)}, {written});
         epilogue.release("mparts_free");
       },
       list);

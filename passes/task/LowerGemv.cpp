@@ -10,15 +10,20 @@ using namespace mlir;
 
 namespace megalith::task {
 
-static std::string wordsEdge(AccessAttr access) {
+std::string wordsEdge(AccessAttr access) {
   std::string edge = (access.getBuffer().getValue() + "_words").str();
   return access.getSet() == Set::Previous ? "Previous<" + edge + ">" : edge;
 }
 
-static std::string floatText(double value) {
+std::string floatText(double value) {
   std::string text;
   llvm::raw_string_ostream(text) << llvm::format("%.8e", value) << 'f';
   return text;
+}
+
+std::string slotText(StageOp stage, StringRef key) {
+  FlatSymbolRefAttr symbol = configSymbol(stage, key);
+  return symbol ? symbol.getValue().str() : "-1";
 }
 
 //===----------------------------------------------------------------------===//
@@ -28,10 +33,10 @@ static std::string floatText(double value) {
 // M-tiles of the SM's slice: fewer on the last SMs unless the slices are all equal.
 SmallVector<AffineExpr> KernelLowering::tileTrips(StageOp stage) {
   Slice slice = sliceOf(stage);
-  AffineExpr most = c(llvm::divideCeil(slice.unit, 8));
+  AffineExpr most = c(llvm::divideCeil(slice.unit, slice.tile));
   if (slice.unit * smsOf(stage) == slice.strips)
     return {most};
-  return {most, (c(slice.strips + 7) - d(0) * slice.unit).floorDiv(8)};
+  return {most, (c(slice.strips + slice.tile - 1) - d(0) * slice.unit).floorDiv(slice.tile)};
 }
 
 /// Columns that m-tile d(`loop`) of the slice makes, `perStrip` of each strip and `outputs` in all.
@@ -39,10 +44,10 @@ AccessAttr KernelLowering::tileWrite(StageOp stage, unsigned loop, int64_t perSt
                                      int64_t outputs) {
   Slice slice = sliceOf(stage);
   auto write = cast<AccessAttr>(stage.getWrites()[0]);
-  int64_t width = 8 * perStrip, unit = perStrip * slice.unit;
+  int64_t width = slice.tile * perStrip, unit = perStrip * slice.unit;
   AffineExpr tile = d(loop) * width;
   SmallVector<AffineExpr> cols = {c(std::min(width, unit))};
-  if (slice.unit > 8 && slice.unit % 8)
+  if (slice.unit > slice.tile && slice.unit % slice.tile)
     cols.push_back(c(unit) - tile);
   if (slice.unit * perStrip * smsOf(stage) != outputs)
     cols.push_back(c(outputs) - d(0) * unit - tile);
@@ -62,7 +67,7 @@ void KernelLowering::stream(StageOp stage, Steps &steps, bool isExpert) {
   steps.loop("mtile", tileTrips(stage), [&] {
     steps.loop("block", {c(slice.blocks)}, [&] {
       unsigned m = steps.depth() - 1;
-      SmallVector<AffineExpr> at = {d(0) * slice.unit + d(m) * 8, d(m + 1)};
+      SmallVector<AffineExpr> at = {d(0) * slice.unit + d(m) * slice.tile, d(m + 1)};
       SmallVector<StringRef> args = {"mtile", "block"};
       if (isExpert) {
         at.insert(at.begin(), d(m - 1));
@@ -81,17 +86,31 @@ void KernelLowering::stream(StageOp stage, Steps &steps, bool isExpert) {
 
 void KernelLowering::multiply(StageOp stage, Steps &steps, AccessAttr rows) {
   Slice slice = sliceOf(stage);
+  const bool isWide = weightsOf(stage).getWide();
+  const StringRef name = stage.getSymName();
   steps.loop("mtile", tileTrips(stage), [&] {
-    steps.local("sum", "Fragment", "{}");
+    if (isWide)
+      steps.local("sums", ("WideSums<" + name + ", Cta>").str(), "{}");
+    else
+      steps.local("sum", "Fragment", "{}");
     steps.loop("block", {c(slice.blocks)}, [&] {
       steps.wait(names::kFull, "const int slot");
-      steps.compute("gemv_block<" + stage.getSymName() + ", " + names::kRing + ">",
-                    {"sum", "slot", "mtile", "block", "column"}, {rows}, {}, {},
-                    /*readsRing=*/true);
+      if (isWide)
+        steps.compute("wide_block<" + name + ", " + names::kRing + ", " + name + "::In>",
+                      {"sums", "slot", "mtile", "block"}, {rows}, {}, {}, /*readsRing=*/true);
+      else
+        steps.compute("gemv_block<" + name + ", " + names::kRing + ">",
+                      {"sum", "slot", "mtile", "block", "column"}, {rows}, {}, {},
+                      /*readsRing=*/true);
       steps.release(names::kFree);
     });
     steps.acquire("p_free", "const int place");
-    steps.compute("store_part<" + names::kPart + ">", {"place", "sum"}, {}, {whole(names::kPart)});
+    if (isWide)
+      steps.compute("store_wide_part<" + names::kPart + ", " + name + ">", {"place", "sums"}, {},
+                    {whole(names::kPart)});
+    else
+      steps.compute("store_part<" + names::kPart + ">", {"place", "sum"}, {},
+                    {whole(names::kPart)});
     steps.signal("p_full");
   });
 }
@@ -228,6 +247,18 @@ void KernelLowering::fetchResidual(StageOp stage, Steps &steps) {
              {}, (name + "_words").str(), read, whole(kept));
 }
 
+// What the head does to its sums, as a template argument behind others; nothing if nothing.
+static std::string logitRule(StageOp stage) {
+  std::optional<double> multiplier = configFloat(stage, "multiplier"),
+                        softcap = configFloat(stage, "softcap");
+  std::optional<int64_t> valid = configInt(stage, "valid");
+  if (!multiplier && !softcap && !valid)
+    return "";
+  return ", LogitRule<" + floatText(multiplier.value_or(1)) + ", " +
+         floatText(softcap.value_or(0)) + ", " +
+         std::to_string(valid.value_or(*configInt(stage, "n"))) + ">";
+}
+
 LogicalResult KernelLowering::publishTile(StageOp stage, Steps &steps) {
   auto write = cast<AccessAttr>(stage.getWrites()[0]);
   StringRef target = write.getBuffer().getValue(), name = stage.getSymName();
@@ -244,7 +275,11 @@ LogicalResult KernelLowering::publishTile(StageOp stage, Steps &steps) {
                                     "exceed 64 KB";
     } else {
       StringRef callee = words.getElement().isF32() ? "epilogue_logits<" : "epilogue_words<";
-      steps.compute(callee + name + ", " + edge + ">", {"mtile", "sum"}, {}, {tile});
+      std::string factor = floatText(configFloat(stage, "multiplier").value_or(1));
+      SmallVector<StringRef> args = {"mtile", "sum"};
+      if (configFloat(stage, "multiplier"))
+        args.push_back(factor);
+      steps.compute(callee + name + ", " + edge + ">", args, {}, {tile});
     }
     return success();
   }
@@ -257,7 +292,7 @@ LogicalResult KernelLowering::publishTile(StageOp stage, Steps &steps) {
   SmallVector<StringRef> args = {"mtile", "sum"};
   if (choosesTokens(stage))
     args.push_back("best");
-  steps.compute(callee + name + ", " + target + ">", args, {}, {tile});
+  steps.compute(callee + name + ", " + target + logitRule(stage) + ">", args, {}, {tile});
   return success();
 }
 
@@ -285,7 +320,9 @@ LogicalResult KernelLowering::storeCandidates(StageOp stage, Steps &steps) {
 
 static std::string linearBase(StageOp stage) {
   std::string base;
-  StringRef form = weightsOf(stage).getNvfp4() ? "Nvfp4Slices<" : "Linear<";
+  StringRef form = weightsOf(stage).getNvfp4()  ? "Nvfp4Slices<"
+                   : weightsOf(stage).getWide() ? "WideLinear<"
+                                                : "Linear<";
   llvm::raw_string_ostream(base) << form << weightsOf(stage).getSymName() << ", "
                                  << *configInt(stage, "n") << ", " << *configInt(stage, "k") << ", "
                                  << *configInt(stage, "unit") << ">";
@@ -309,7 +346,8 @@ LogicalResult KernelLowering::lowerLinear(StageOp stage) {
   Steps consumer(stage, Role::Consumer);
   takeRows(stage, consumer);
   std::string name = stage.getSymName().str();
-  consumer.local("column", "const Column", "dense_column<" + name + ", " + name + "::In>(cta)");
+  if (!weightsOf(stage).getWide())
+    consumer.local("column", "const Column", "dense_column<" + name + ", " + name + "::In>(cta)");
   multiply(stage, consumer, rows);
   releaseRows(stage, consumer);
 
@@ -423,6 +461,10 @@ LogicalResult KernelLowering::lowerExpertDown(StageOp stage) {
                        {down});
     });
   });
+  if (configString(stage, "epilogue") == "squares") {
+    publishSquares(stage, epilogue);
+    return success();
+  }
   auto write = cast<AccessAttr>(stage.getWrites()[0]);
   StringRef target = write.getBuffer().getValue();
   std::string kept = keptName(stage);

@@ -18,15 +18,21 @@ LogicalResult KernelLowering::lowerEmbed(StageOp stage) {
     return stage.emitOpError() << "expected to write an exchange";
   set(stage, "base", "Embedding<" + table + ", " + Twine(*configInt(stage, "hidden")) + ">");
   int64_t hidden = exchange(out).shareCols();
-  stage.removeSmsAttr(); // the share is that of all SMs
-  int64_t share = 2 * llvm::alignTo(llvm::divideCeil(hidden / 2, sms), 8);
+  stage.removeSmsAttr();                                // the share is that of all SMs
+  bool isNormed = configString(stage, "norm") == "rms"; // then words are fp32
+  int64_t perWord = isNormed ? 1 : 2;
+  int64_t share = perWord * llvm::alignTo(llvm::divideCeil(hidden / perWord, sms), 8);
   SmallVector<AffineExpr> cols = {c(share)};
   if (share * sms != hidden)
     cols.push_back(c(hidden) - d(0) * share);
   Steps epilogue(stage, Role::Epilogue);
   requireLaunchWait(stage, Role::Epilogue, epilogue);
-  epilogue.compute("publish_embedding<" + stage.getSymName() + ", " + out + "_words>", {},
-                   {whole(table)}, {rectangle(out, {c(0), d(0) * share}, write.getRows(), cols)});
+  std::string callee = (stage.getSymName() + ", " + out + "_words").str();
+  callee = isNormed ? "publish_normed_embedding<" + callee + ", " +
+                          floatText(*configFloat(stage, "eps")) + ">"
+                    : "publish_embedding<" + callee + ">";
+  epilogue.compute(callee, {}, {whole(table)},
+                   {rectangle(out, {c(0), d(0) * share}, write.getRows(), cols)});
   if (kernel.isLooping())
     Steps(stage, Role::Consumer).wait(names::kLaunched);
   return success();
@@ -70,11 +76,14 @@ LogicalResult KernelLowering::lowerTopK(StageOp stage) {
     FlatSymbolRefAttr symbol = configSymbol(stage, key);
     return symbol ? symbol.getValue() : StringRef("-1");
   };
+  std::optional<double> scale = configFloat(stage, "scale"),
+                        eps = configFloat(stage, "renormalize_eps");
   std::string base;
   llvm::raw_string_ostream(base) << "TopK<Config, " << *configInt(stage, "experts") << ", "
-                                 << *configInt(stage, "k") << ", ExpertWeights::" << weights
-                                 << ", 1.0f, " << buffer("bias") << ", " << buffer("routing_in")
-                                 << ", " << buffer("routing_out") << ", 0>";
+                                 << *configInt(stage, "k") << ", ExpertWeights::" << weights << ", "
+                                 << (scale ? floatText(*scale) : "1.0f") << ", " << buffer("bias")
+                                 << ", " << buffer("routing_in") << ", " << buffer("routing_out")
+                                 << ", 0" << (eps ? ", " + floatText(*eps) : "") << ">";
   set(stage, "base", base);
   setSymbol(stage, "Logits", names::kLogits);
   setSymbol(stage, "Routing", names::kRouting);

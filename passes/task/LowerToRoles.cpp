@@ -58,6 +58,12 @@ LogicalResult KernelLowering::run() {
     case StageKind::ExpertDown:
       lowered = lowerExpertDown(stage);
       break;
+    case StageKind::Rows:
+      lowered = lowerRows(stage);
+      break;
+    case StageKind::Combine:
+      lowered = lowerCombine(stage);
+      break;
     case StageKind::LaunchEnd:
       lowerLaunchEnd(stage);
       break;

@@ -17,6 +17,13 @@
 
 namespace megalith::task {
 
+/// The words edge of an access, as a C++ type: of this launch's set or the previous one's.
+std::string wordsEdge(AccessAttr access);
+/// A float literal.
+std::string floatText(double value);
+/// The symbol of a config key, or -1: a buffer slot in a type's arguments.
+std::string slotText(StageOp stage, llvm::StringRef key);
+
 /// Writes steps at the end of one role region; creates the region with its first step.
 class Steps {
 public:
@@ -38,8 +45,9 @@ public:
   using Accesses = llvm::ArrayRef<AccessAttr>;
   void compute(const llvm::Twine &callee, Args args, Accesses reads, Accesses writes,
                llvm::StringRef result = {}, bool readsRing = false);
-  void poll(const llvm::Twine &callee, Args args, llvm::StringRef edge, AccessAttr read,
-            AccessAttr write);
+  /// No `writes`: the words go to registers.
+  void poll(const llvm::Twine &callee, Args args, llvm::StringRef edge, Accesses reads,
+            Accesses writes);
   void copy(const llvm::Twine &callee, Args args, AccessAttr source);
 
   /// A loop of `trips` (least of the expressions), or of a symbol; the steps of `body` go inside.
@@ -116,6 +124,11 @@ private:
   // LowerRows.cpp
   llvm::LogicalResult lowerEmbed(StageOp stage);
   llvm::LogicalResult lowerTopK(StageOp stage);
+
+  // LowerStream.cpp
+  llvm::LogicalResult lowerRows(StageOp stage);
+  llvm::LogicalResult lowerCombine(StageOp stage);
+  void publishSquares(StageOp stage, Steps &epilogue);
 
   // LowerRows.cpp
   void lowerLaunchEnd(StageOp stage);

@@ -231,7 +231,9 @@ struct MaterializeExchanges : megalith::impl::MaterializeExchangesBase<Materiali
     for (auto stage : getOperation().getOps<StageOp>())
       for (auto access : stage.getReads().getAsRange<AccessAttr>())
         if (access.getBuffer().getValue() == value.getSymName()) {
-          bool isResidual = residualOf(stage) == access;
+          // The epilogue's own: a residual's slice, an output gate, sums of squares.
+          bool isResidual = residualOf(stage) == access || stage.getKind() == StageKind::Combine ||
+                            (stage.getKind() == StageKind::Merge && access != stage.getReads()[0]);
           bool isTiled =
               value.getByLaunch() ||
               llvm::is_contained({StageKind::Attention, StageKind::Merge, StageKind::ExpertDown},
@@ -270,12 +272,12 @@ struct MaterializeExchanges : megalith::impl::MaterializeExchangesBase<Materiali
     return llvm::join(names, ", ");
   }
 
-  /// Consumers publish what an attention tile found, since they add it up; all else is the
-  /// epilogue's.
+  /// Consumers publish what an attention tile found and the stream that a branch joined, since they
+  /// add them up; all else is the epilogue's.
   Role publisherOf(BufferOp value) {
     for (auto stage : getOperation().getOps<StageOp>())
       for (auto access : stage.getWrites().getAsRange<AccessAttr>())
-        if (stage.getKind() == StageKind::Attention &&
+        if (llvm::is_contained({StageKind::Attention, StageKind::Rows}, stage.getKind()) &&
             access.getBuffer().getValue() == value.getSymName())
           return Role::Consumer;
     return Role::Epilogue;

@@ -176,7 +176,7 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
       if (isAttention && isDense)
         return false;
       hasAttention |= isAttention;
-      isDense |= inputOf(stage) != nullptr;
+      isDense |= bringsRows(stage);
     }
     return hasAttention && isDense;
   }

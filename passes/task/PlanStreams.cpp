@@ -98,10 +98,11 @@ struct PlanStreams : megalith::impl::PlanStreamsBase<PlanStreams> {
     if (stage.getKind() != StageKind::Linear)
       order.insert(order.begin(), "expert");
     mark(stage, order, slice.top() * stripBytes, slice.unit * slice.blocks * stripBytes,
-         llvm::formatv("{0} strips of one of {1} blocks of K, {2} bytes each: an m-tile has 8, the "
-                       "slice {3}",
-                       slice.top(), slice.blocks, stripBytes, slice.unit));
-    return 8 * stripBytes; // device functions expect room for a whole m-tile
+         llvm::formatv(
+             "{0} strips of one of {1} blocks of K, {2} bytes each: an m-tile has {4}, the "
+             "slice {3}",
+             slice.top(), slice.blocks, stripBytes, slice.unit, slice.tile));
+    return slice.tile * stripBytes; // device functions expect room for a whole m-tile
   }
 
   /// `order`: loops, outermost first. `piece`: bytes of the largest copy. `bytes`: of one SM's

@@ -45,7 +45,7 @@ struct SelectProtocol : megalith::impl::SelectProtocolBase<SelectProtocol> {
   /// Epochs where nobody can tell at compile time which words a launch writes, and where a set is
   /// too large to re-arm. Only fp32 has room for an epoch beside it, and only this launch may read.
   static void selectWords(ExchangeOp exchange) {
-    bool isDynamic = false, isMerged = false;
+    bool isDynamic = false, isMerged = false, isStream = false;
     for (auto stage : exchange->getParentOfType<KernelOp>().getOps<StageOp>()) {
       auto touches = [&](ArrayAttr accesses) {
         return llvm::any_of(accesses.getAsRange<AccessAttr>(), [&](AccessAttr access) {
@@ -53,7 +53,12 @@ struct SelectProtocol : megalith::impl::SelectProtocolBase<SelectProtocol> {
         });
       };
       isDynamic |= stage.getKind() == StageKind::Attention && touches(stage.getWrites());
-      isMerged |= stage.getKind() == StageKind::Merge && touches(stage.getReads());
+      isMerged |=
+          stage.getKind() == StageKind::Merge &&
+          cast<AccessAttr>(stage.getReads()[0]).getBuffer().getValue() == exchange.getSymName();
+      // Words of a stream and of sums have readers that know sentinels only.
+      isStream |= (stage.getKind() == StageKind::Rows && touches(stage.getWrites())) ||
+                  (stage.getKind() == StageKind::Combine && touches(stage.getReads()));
     }
     if (exchange.getWord() == WordKind::Plain) {
       if (isDynamic || isMerged) // records lie as they do with epochs
@@ -63,7 +68,8 @@ struct SelectProtocol : megalith::impl::SelectProtocolBase<SelectProtocol> {
     }
     const int64_t setBytes = exchange.rows() * exchange.wordsPerRow() * 4;
     bool isLarge = setBytes > kMaxRearmedBytes;
-    if (!exchange.getElement().isF32() || exchange.isCrossing() || !(isDynamic || isLarge)) {
+    if (!exchange.getElement().isF32() || exchange.isCrossing() ||
+        !(isDynamic || (isLarge && !isStream))) {
       explain(exchange,
               llvm::formatv("{0}: empty words show by themselves, and re-arming {1} bytes a launch "
                             "is cheap (at most {2})",

@@ -106,6 +106,8 @@ struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
     case StageKind::ExpertUp:
     case StageKind::ExpertDown:
       return splitGemv(stage);
+    case StageKind::Rows:
+    case StageKind::Combine:
     case StageKind::LaunchEnd:
       break;
     }

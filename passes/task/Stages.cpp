@@ -72,6 +72,19 @@ AccessAttr inputOf(StageOp stage) {
   return list.empty() ? AccessAttr() : list.front();
 }
 
+bool bringsRows(StageOp stage) {
+  return stage.getKind() == StageKind::Rows || inputOf(stage) != nullptr;
+}
+
+AccessAttr branchOf(StageOp stage) {
+  bool has = stage.getKind() == StageKind::Rows && configString(stage, "branch_norm") != "absent";
+  return has ? cast<AccessAttr>(stage.getReads()[0]) : AccessAttr();
+}
+
+AccessAttr streamOf(StageOp stage) {
+  return cast<AccessAttr>(stage.getReads().getValue().back());
+}
+
 AccessAttr residualOf(StageOp stage) {
   StringRef epilogue = configString(stage, "epilogue");
   if (epilogue != "residual" && epilogue != "combine_residual")
@@ -83,7 +96,7 @@ AccessAttr residualOf(StageOp stage) {
 
 Slice sliceOf(StageOp stage) {
   WeightsOp weights = weightsOf(stage);
-  return {*configInt(stage, "unit"), weights.strips(), weights.blocks()};
+  return {*configInt(stage, "unit"), weights.strips(), weights.blocks(), weights.tileStrips()};
 }
 
 Rectangle rectangleAt(AccessAttr access, int64_t tile) {
@@ -120,7 +133,11 @@ struct Key {
 // silently.
 static ArrayRef<Key> keysOf(StageKind kind) {
   using enum KeyType;
-  static constexpr Key kEmbed[] = {{"hidden", Int, true}, {"vocab", Int}, {"unit", Int}};
+  static constexpr Key kEmbed[] = {{"hidden", Int, true},
+                                   {"vocab", Int},
+                                   {"unit", Int},
+                                   {"norm", Choice, false, "none rms"},
+                                   {"eps", Float}};
   static constexpr Key kLinear[] = {{"n", Int, true},
                                     {"k", Int, true},
                                     {"unit", Int, true},
@@ -128,7 +145,10 @@ static ArrayRef<Key> keysOf(StageKind kind) {
                                     {"norm", Choice, false, "none rms"},
                                     {"eps", Float},
                                     {"gain", Symbol},
-                                    {"shares_input", Symbol}};
+                                    {"shares_input", Symbol},
+                                    {"multiplier", Float},
+                                    {"softcap", Float},
+                                    {"valid", Int}};
   static constexpr Key kAttention[] = {
       {"q_heads", Int, true},  {"kv_heads", Int, true},
       {"head_dim", Int, true}, {"scale", Float, true},
@@ -136,13 +156,19 @@ static ArrayRef<Key> keysOf(StageKind kind) {
       {"inv_freq", Symbol},    {"qk_norm", Choice, true, "none head"},
       {"eps", Float},          {"q_gain", Symbol},
       {"k_gain", Symbol},      {"max_positions", Int},
-      {"merge_parts", Int},    {"head_ranks", Int}};
-  static constexpr Key kMerge[] = {
-      {"q_heads", Int, true}, {"head_dim", Int, true}, {"merge_parts", Int}};
+      {"merge_parts", Int},    {"head_ranks", Int},
+      {"window", Int},         {"bounded", Bool}};
+  static constexpr Key kMerge[] = {{"q_heads", Int, true},
+                                   {"head_dim", Int, true},
+                                   {"merge_parts", Int},
+                                   {"norm", Choice, false, "none head"},
+                                   {"eps", Float}};
   static constexpr Key kTopK[] = {{"experts", Int, true},
                                   {"k", Int, true},
                                   {"score", Choice, true, "softmax softmax_selected sigmoid"},
                                   {"renormalize", Bool, true},
+                                  {"renormalize_eps", Float},
+                                  {"scale", Float},
                                   {"bias", Symbol},
                                   {"routing_in", Symbol},
                                   {"routing_out", Symbol}};
@@ -157,8 +183,20 @@ static ArrayRef<Key> keysOf(StageKind kind) {
                                       {"gain", Symbol},
                                       {"shares_input", Symbol}};
   static constexpr Key kExpertDown[] = {
-      {"n", Int, true},       {"k", Int, true},     {"unit", Int, true},
-      {"experts", Int, true}, {"top_k", Int, true}, {"epilogue", Choice, true, "combine_residual"}};
+      {"n", Int, true},     {"k", Int, true},
+      {"unit", Int, true},  {"experts", Int, true},
+      {"top_k", Int, true}, {"epilogue", Choice, true, "combine_residual squares"},
+      {"gain", Symbol}};
+  static constexpr Key kRows[] = {
+      {"k", Int, true},      {"eps", Float, true},
+      {"gain", Symbol},      {"branch_norm", Choice, true, "absent none rms input_scaled"},
+      {"branch_eps", Float}, {"branch_gain", Symbol},
+      {"gate", Symbol},      {"round_stream", Bool}};
+  static constexpr Key kCombine[] = {{"n", Int, true},
+                                     {"unit", Int, true},
+                                     {"top_k", Int, true},
+                                     {"eps", Float, true},
+                                     {"outputs", Symbol, true}};
   switch (kind) {
   case StageKind::Embed:
     return kEmbed;
@@ -174,6 +212,10 @@ static ArrayRef<Key> keysOf(StageKind kind) {
     return kExpertUp;
   case StageKind::ExpertDown:
     return kExpertDown;
+  case StageKind::Rows:
+    return kRows;
+  case StageKind::Combine:
+    return kCombine;
   case StageKind::LaunchEnd:
     return {};
   }
@@ -230,7 +272,8 @@ static LogicalResult checkConfig(StageOp stage) {
       return stage.emitOpError() << "config key '" << entry.getName().getValue()
                                  << "' means nothing to a " << stringifyStageKind(stage.getKind())
                                  << " stage";
-  bool hasNorm = configString(stage, "norm") == "rms" || configString(stage, "qk_norm") == "head";
+  StringRef norm = configString(stage, "norm");
+  bool hasNorm = norm == "rms" || norm == "head" || configString(stage, "qk_norm") == "head";
   if (hasNorm && !configFloat(stage, "eps"))
     return stage.emitOpError() << "expected config to hold 'eps', since the stage norms";
   bool hasRope = configFloat(stage, "rope_theta") || configInt(stage, "rope_dim").value_or(0);
@@ -270,7 +313,7 @@ static LogicalResult checkGemv(StageOp stage) {
     return stage.emitOpError() << "expected a read of activation rows, or shares_input";
   if (auto ref = configSymbol(stage, "shares_input")) {
     auto shared = kernelOf(stage).lookup<StageOp>(ref);
-    if (!shared || !inputOf(shared) || !shared->isBeforeInBlock(stage))
+    if (!shared || !bringsRows(shared) || !shared->isBeforeInBlock(stage))
       return stage.emitOpError() << "expected shares_input to name an earlier stage that reads "
                                     "activation rows, but got "
                                  << ref;
@@ -282,6 +325,21 @@ static LogicalResult checkGemv(StageOp stage) {
   return success();
 }
 
+// A rows stage: [branch and] stream, and the stream that comes of them.
+static LogicalResult checkRows(StageOp stage) {
+  size_t wanted = branchOf(stage) ? 2 : 1;
+  if (stage.getReads().size() != wanted || stage.getWrites().size() != wanted - 1)
+    return stage.emitOpError() << "expected " << wanted << " reads and " << wanted - 1
+                               << " writes of a rows stage whose branch_norm is '"
+                               << configString(stage, "branch_norm") << "', but got "
+                               << stage.getReads().size() << " and " << stage.getWrites().size();
+  StringRef branch = configString(stage, "branch_norm");
+  if ((branch == "rms" || branch == "input_scaled") && !configFloat(stage, "branch_eps"))
+    return stage.emitOpError()
+           << "expected config to hold 'branch_eps', since the branch is normed";
+  return success();
+}
+
 LogicalResult checkStages(KernelOp kernel) {
   unsigned routers = 0;
   for (auto stage : kernel.getOps<StageOp>()) {
@@ -289,10 +347,12 @@ LogicalResult checkStages(KernelOp kernel) {
       return failure();
     if (isGemv(stage) && failed(checkGemv(stage)))
       return failure();
+    if (stage.getKind() == StageKind::Rows && failed(checkRows(stage)))
+      return failure();
     if (stage.getKind() == StageKind::TopK && ++routers > 1)
       return stage.emitOpError() << "expected one top_k stage a kernel: there is one routing table";
-    bool isExpert =
-        llvm::is_contained({StageKind::ExpertUp, StageKind::ExpertDown}, stage.getKind());
+    bool isExpert = llvm::is_contained(
+        {StageKind::ExpertUp, StageKind::ExpertDown, StageKind::Combine}, stage.getKind());
     if (isExpert && !routers)
       return stage.emitOpError() << "expected a top_k stage before the experts";
     bool computes = stage.getKind() != StageKind::LaunchEnd;

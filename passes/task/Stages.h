@@ -43,15 +43,23 @@ WeightsOp weightsOf(StageOp stage);
 /// the rows of another.
 AccessAttr inputOf(StageOp stage);
 
+/// Whether the stage leaves activation rows in shared memory that others may share.
+bool bringsRows(StageOp stage);
+
+/// The reads of a rows stage: the branch that joins the stream, or null, and the stream.
+AccessAttr branchOf(StageOp stage);
+AccessAttr streamOf(StageOp stage);
+
 /// The slice of the residual that the epilogue adds, or null.
 AccessAttr residualOf(StageOp stage);
 
 /// How a gemv stage's strips fall to SMs: SM i has strips [i * unit, (i + 1) * unit).
 struct Slice {
-  int64_t unit;                                              ///< strips a SM
-  int64_t strips;                                            ///< of the matrix
-  int64_t blocks;                                            ///< of K
-  int64_t top() const { return std::min<int64_t>(unit, 8); } ///< most strips of an m-tile
+  int64_t unit;                                        ///< strips a SM
+  int64_t strips;                                      ///< of the matrix
+  int64_t blocks;                                      ///< of K
+  int64_t tile;                                        ///< strips of a whole m-tile
+  int64_t top() const { return std::min(unit, tile); } ///< most strips of an m-tile
 };
 Slice sliceOf(StageOp stage);
 

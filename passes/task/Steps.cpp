@@ -86,10 +86,9 @@ void Steps::compute(const Twine &callee, Args args, Accesses reads, Accesses wri
                     readsRing ? ref(names::kRing) : FlatSymbolRefAttr(), optional(result));
 }
 
-void Steps::poll(const Twine &callee, Args args, StringRef edge, AccessAttr read,
-                 AccessAttr write) {
-  PollOp::create(ops, loc, ops.getStringAttr(callee), strings(args), ref(edge), array(read),
-                 array(write ? Accesses(write) : Accesses()));
+void Steps::poll(const Twine &callee, Args args, StringRef edge, Accesses reads, Accesses writes) {
+  PollOp::create(ops, loc, ops.getStringAttr(callee), strings(args), ref(edge), array(reads),
+                 array(writes));
 }
 
 void Steps::copy(const Twine &callee, Args args, AccessAttr source) {

@@ -4,6 +4,7 @@
 
 #include "runtime/weight_packer.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
@@ -154,6 +155,41 @@ TEST_CASE("each transform") {
     CHECK(row(packer, 0, 0) == tensorRow("t", 3, 4));
     CHECK(row(packer, 0, 2) == tensorRow("t", 4, 4));
   }
+  SECTION("slice of the rows of every matrix in a tensor") {
+    const WeightPacker packer =
+        open(single({3, 4, 8}, {{.first = 2, .count = 2, .groups = 3}}, 6, 8));
+    CHECK(row(packer, 0, 0) == tensorRow("t", 2, 8));
+    CHECK(row(packer, 0, 3) == tensorRow("t", 7, 8));
+    CHECK(row(packer, 0, 4) == tensorRow("t", 10, 8));
+  }
+  SECTION("coefficients of a residual gate") { // test values of spec/muse-spark-open.md section 3
+    Weight weight = single({6}, {}, 2, 6);
+    weight.element = Element::F32;
+    weight.parts.push_back(weight.parts[0]);
+    weight.parts[0].transforms = {
+        {.kind = TransformKind::GateAlpha, .temperature = 0.3, .floor = 1e-3}};
+    weight.parts[1].transforms = {{.kind = TransformKind::GateBeta, .temperature = 0.3}};
+    const std::vector<float> gates = {-2, -0.5, 0, 0.5, 2, 3},
+                             alpha = {0.999999f, 0.987300f, 0.866025f,
+                                      0.540832f, 0.050403f, 0.031623f},
+                             beta = {0.001271f, 0.158869f, 0.5f, 0.841131f, 0.998729f, 0.999955f};
+    auto packer = WeightPacker::open(weight, 0,
+                                     [&](const std::string &, const std::vector<int64_t> &,
+                                         TensorUse use) -> llvm::Expected<TensorRow> {
+                                       CHECK(use == kMatrix);
+                                       return TensorRow([&](int64_t, std::span<float> out) {
+                                         std::ranges::copy(gates, out.begin());
+                                       });
+                                     });
+    REQUIRE(bool(packer));
+    std::vector<float> values(12);
+    REQUIRE(segmentBytes(weight) == 48);
+    packer->pack(0, reinterpret_cast<unsigned char *>(values.data()));
+    for (size_t i = 0; i < 6; ++i) {
+      CHECK(values[i] == Approx(alpha[i]).margin(1e-6));
+      CHECK(values[6 + i] == Approx(beta[i]).margin(1e-6));
+    }
+  }
   SECTION("1 + w") {
     const WeightPacker packer = open(single({1, 4}, {{.kind = TransformKind::AddOne}}, 1, 4));
     const auto plain = tensorRow("t", 0, 4);
@@ -192,6 +228,42 @@ TEST_CASE("vectors are padded, fp32 where asked; tables are rows; frequencies ne
   REQUIRE(segmentBytes(frequencies.weight()) == 32);
   frequencies.pack(0, reinterpret_cast<unsigned char *>(inverse.data()));
   CHECK(inverse == inverseFrequencies(16, 1e4));
+}
+
+TEST_CASE("fp32 matrices keep every bit") {
+  Weight weight = {.name = "w",
+                   .element = Element::F32,
+                   .n = 6,
+                   .k = 200,
+                   .perLayer = false,
+                   .parts = {{.tensor = "t", .shape = {6, 200}}}};
+  const auto element = [](int64_t row, int64_t column) {
+    return 1.0f + float(row * 1000 + column) * 0x1p-20f; // no bf16 number
+  };
+  auto packer = WeightPacker::open(weight, 0,
+                                   [&](const std::string &, const std::vector<int64_t> &,
+                                       TensorUse) -> llvm::Expected<TensorRow> {
+                                     return TensorRow([&](int64_t row, std::span<float> out) {
+                                       for (size_t c = 0; c < out.size(); ++c)
+                                         out[c] = element(row, int64_t(c));
+                                     });
+                                   });
+  REQUIRE(bool(packer));
+  const StripLayout layout(6, 200);
+  REQUIRE(segmentBytes(weight) == 2 * layout.bytes());
+  std::vector<unsigned char> bytes(size_t(segmentBytes(weight)), 0xAA);
+  packer->pack(0, bytes.data(), 2);
+  int wrong = 0;
+  for (int64_t row = 0; row < 6; ++row)
+    for (int64_t column = 0; column < layout.paddedK(); ++column) {
+      float value;
+      std::memcpy(&value, bytes.data() + wideOffset(layout, row, column), 4);
+      wrong += value != (column < 200 ? element(row, column) : 0.0f);
+    }
+  CHECK(wrong == 0);
+  // The contract: of a strip of a block, unit j = chunk * kb + step is [2 rows][16 k].
+  CHECK(wideOffset(layout, 3, 5) == 1024 * layout.kb + 64 + 20);
+  CHECK(wideOffset(layout, 0, 16 * layout.chunk16) == 128 * layout.kb);
 }
 
 TEST_CASE("a tensor that cannot be opened is named with its weight") {

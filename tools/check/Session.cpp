@@ -147,14 +147,16 @@ Error Session::fillHistory(int64_t layer, const Workload &workload) {
   }
   const KvStore &history = comparison->history(layer);
   const size_t width = size_t(history.heads * history.headDim);
-  for (size_t s = 0; s < sequences.size(); ++s)
+  for (size_t s = 0; s < sequences.size(); ++s) {
+    const std::vector<int32_t> pages = executor->kvPages(layer, sequences[s], int64_t(s));
     for (int64_t position = 0; position < workload.sequences[s].start; ++position)
       if (Error error =
-              executor->writeKv(layer, sequences[s].pages, position,
+              executor->writeKv(layer, pages, position,
                                 // Heads of a position lie one after another.
                                 bits({history.key(int64_t(s), position, 0).data(), width}),
                                 bits({history.value(int64_t(s), position, 0).data(), width})))
         return error;
+  }
   return Error::success();
 }
 
@@ -218,10 +220,15 @@ Expected<Matrix> Session::read(StringRef name, int64_t launch) {
 
 Error Session::write(StringRef name, int64_t launch, const Matrix &values) {
   const runtime::Buffer &buffer = *plan().buffer(name);
-  const std::vector<uint16_t> words = bits(values.values);
-  const std::span bytes(reinterpret_cast<const unsigned char *>(words.data()), words.size() * 2);
-  return executor->writeBuffer(name, bytes, 0,
-                               int64_t(executor->launchNumber(launch) % buffer.sets));
+  const auto writeAll = [&](const auto &numbers) {
+    const std::span bytes(reinterpret_cast<const unsigned char *>(numbers.data()),
+                          numbers.size() * sizeof numbers[0]);
+    return executor->writeBuffer(name, bytes, 0,
+                                 int64_t(executor->launchNumber(launch) % buffer.sets));
+  };
+  if (buffer.element == runtime::Element::F32)
+    return writeAll(std::vector<float>(values.values.begin(), values.values.end()));
+  return writeAll(bits(values.values));
 }
 
 //===----------------------------------------------------------------------===//
@@ -264,8 +271,9 @@ Expected<Matrix> Session::readNewKv(int64_t layer) {
     const reference::Row &row = step.rows[size_t(r)];
     if (!row.live)
       continue;
-    if (Error error = executor->readKv(layer, sequences[size_t(row.sequence)].pages, row.position,
-                                       key, value))
+    const std::vector<int32_t> pages =
+        executor->kvPages(layer, sequences[size_t(row.sequence)], row.sequence);
+    if (Error error = executor->readKv(layer, pages, row.position, key, value))
       return error;
     std::transform(key.begin(), key.end(), kv.row(r).begin(), models::fromBf16);
     std::transform(value.begin(), value.end(), kv.row(r).begin() + ptrdiff_t(width),
@@ -389,17 +397,19 @@ Expected<Outcome::StepOutcome> Session::stepOutcome() {
     return values.takeError();
   result.result = std::move(*values);
   const size_t width = size_t(plan().kvHeads * plan().headDim);
-  for (const runtime::StepSequence &sequence : sequences) {
+  for (size_t s = 0; s < sequences.size(); ++s) {
+    const runtime::StepSequence &sequence = sequences[s];
     std::vector<uint16_t> &all = result.kv.emplace_back();
     std::vector<uint16_t> key(width), value(width);
-    for (int64_t layer : layersRun())
+    for (int64_t layer : layersRun()) {
+      const std::vector<int32_t> pages = executor->kvPages(layer, sequence, int64_t(s));
       for (size_t i = 0; i < sequence.tokens.size(); ++i) {
-        if (Error error =
-                executor->readKv(layer, sequence.pages, sequence.start + int64_t(i), key, value))
+        if (Error error = executor->readKv(layer, pages, sequence.start + int64_t(i), key, value))
           return error;
         all.insert(all.end(), key.begin(), key.end());
         all.insert(all.end(), value.begin(), value.end());
       }
+    }
   }
   return result;
 }

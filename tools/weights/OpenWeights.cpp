@@ -8,14 +8,17 @@ namespace megalith {
 
 runtime::OpenTensor openTensors(const models::WeightSource &weights) {
   using Shape = std::vector<int64_t>;
-  runtime::OpenTensor open = [&weights](const std::string &name, const Shape &shape,
-                                        bool gain) -> llvm::Expected<runtime::TensorRow> {
-    auto tensor =
-        weights.open({name, shape, gain ? models::TensorRole::Gain : models::TensorRole::Matrix});
+  runtime::OpenTensor open =
+      [&weights](const std::string &name, const Shape &shape,
+                 runtime::TensorUse use) -> llvm::Expected<runtime::TensorRow> {
+    auto tensor = weights.open({name, shape,
+                                use == runtime::kGain          ? models::TensorRole::Gain
+                                : use == runtime::kCentredGain ? models::TensorRole::CentredGain
+                                                               : models::TensorRole::Matrix});
     if (!tensor)
       return tensor.takeError();
     return [shared = std::shared_ptr<models::WeightTensor>(std::move(*tensor))](
-               int64_t row, std::span<uint16_t> out) { shared->row(row, out); };
+               int64_t row, auto out) { shared->row(row, out); };
   };
   open.blocks = [&weights](const std::string &name,
                            const Shape &shape) -> llvm::Expected<runtime::BlockRows> {

@@ -21,7 +21,7 @@ func.func @norm(%x: tensor<1x128xbf16>) -> tensor<1x128xbf16> attributes {megali
 // -----
 
 func.func @gate(%x: tensor<1x128xbf16>, %g: tensor<1x128xbf16>) -> tensor<1x128xbf16> attributes {megalith.launch = "toy"} {
-  // expected-error @+1 {{'moe.output_gate' op has no kernel form yet: no stage computes it}}
+  // expected-error @+1 {{'moe.output_gate' op has no kernel form yet: only of attention's output}}
   %y = moe.output_gate %x, %g : tensor<1x128xbf16>, tensor<1x128xbf16> -> tensor<1x128xbf16>
   return %y : tensor<1x128xbf16>
 }

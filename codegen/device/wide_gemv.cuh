@@ -1,0 +1,78 @@
+// Linear layers over fp32 weights, multiplied without tensor cores: exact products, fp32 sums. For
+// small matrices whose result must not depend on rounded weights (a router).
+//
+// The walk is that of gemv.cuh: slices of strips, m-tiles, pieces of the ring, chunks of K. Only
+// what lies in a strip differs, and the order in which a warp adds (docs/kernel-contract.md,
+// section 13).
+#pragma once
+
+#include "codegen/device/gemv.cuh"
+
+namespace megalith {
+
+/// An fp32 matrix `[Outputs][Inputs]` in buffer slot `Buffer`, strips of two rows; SM i owns strips
+/// [i * Unit, (i + 1) * Unit). A strip of one block: kConsumerWarps * kBlockSteps units of 128 B,
+/// unit c * kBlockSteps + s = step s of chunk c: [2 rows][16 k].
+template <int Buffer, int Outputs, int Inputs, int Unit>
+struct WideLinear : Linear<Buffer, Outputs, Inputs, Unit> {
+  using Base = Linear<Buffer, Outputs, Inputs, Unit>;
+  static constexpr int kTileStrips = 4;
+  static constexpr uint32_t kStripBytes = 2 * Base::kStripBytes;
+  static constexpr uint64_t kMatrixBytes = 2 * Base::kMatrixBytes;
+};
+
+/// A lane's sums of an m-tile: of strip s, its output row lane / 4 % 2, with activation row r.
+template <class L, class Cta> struct WideSums { float v[L::kTileStrips][Cta::Config::kRows]; };
+
+/// Consumer warp: adds the product of one piece, in slot `slot` of R, with the rows of X.
+template <class L, class R, class X, class Cta>
+MEGALITH_DEVICE void wide_block(const Cta &cta, WideSums<L, Cta> &sums, int slot, int tile,
+                                int block) {
+  static_assert(L::kInputs == X::kWidth && Cta::Config::kRows <= X::kCount);
+  const int unit = cta.lane / 8;
+  if (unit < L::kBlockSteps) {
+    const int k =
+        16 * (L::kChunkSteps * cta.role_warp + L::kBlockSteps * block + unit) + 4 * (cta.lane % 4);
+    const unsigned char *a =
+        R::slot(cta, slot) + 128 * (L::kBlockSteps * cta.role_warp + unit) + 16 * (cta.lane % 8);
+    const int strips = tile_strips<L>(cta, tile);
+    MEGALITH_UNROLL_ALL
+    for (int r = 0; r < Cta::Config::kRows; ++r) {
+      const auto x = platform::ld_shared<u32x2>(X::row(cta, r) + 2 * k);
+      MEGALITH_UNROLL_ALL
+      for (int s = 0; s < L::kTileStrips; ++s) {
+        if (s >= strips)
+          continue;
+        const auto w = platform::ld_shared<u32x4>(a + s * L::kStripBytes);
+        float &sum = sums.v[s][r];
+        sum = platform::fmaf_(bits_to_float(w.x), lo16(x.x), sum);
+        sum = platform::fmaf_(bits_to_float(w.y), hi16(x.x), sum);
+        sum = platform::fmaf_(bits_to_float(w.z), lo16(x.y), sum);
+        sum = platform::fmaf_(bits_to_float(w.w), hi16(x.y), sum);
+      }
+    }
+  }
+  platform::warp_sync(); // all have read the slot
+}
+
+/// Consumer warp: stores its chunk's sums in an acquired slot of P, where store_part would.
+template <class P, class L, class Cta>
+MEGALITH_DEVICE void store_wide_part(const Cta &cta, int slot, const WideSums<L, Cta> &sums) {
+  // Rows g of the tile, then 256 B further rows g + 8: the strips' second outputs.
+  unsigned char *at = cta.smem + P::kOffset + slot * P::kSlotBytes +
+                      cta.role_warp * P::kChunkBytes + 256 * (cta.lane / 4 % 2);
+  MEGALITH_UNROLL_ALL
+  for (int s = 0; s < L::kTileStrips; ++s) {
+    MEGALITH_UNROLL_ALL
+    for (int r = 0; r < Cta::Config::kRows; ++r) {
+      float sum = sums.v[s][r];
+      MEGALITH_UNROLL_ALL
+      for (int i = 0; i < 4; ++i)
+        sum += platform::shfl_xor(sum, i < 2 ? 1 << i : 2 << i); // not 4: that is the row
+      if (cta.lane % 4 == 0 && cta.lane < 8)
+        platform::st_shared(at + 32 * s + 4 * r, sum);
+    }
+  }
+}
+
+} // namespace megalith

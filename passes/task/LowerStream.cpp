@@ -1,0 +1,114 @@
+// Rows of an fp32 stream that a branch joins, and experts whose outputs are normed before they are
+// added (codegen/device/stream_rows.cuh, expert_norm.cuh).
+#include "passes/task/Handoffs.h"
+#include "passes/task/Lowering.h"
+
+using namespace mlir;
+
+namespace megalith::task {
+
+/// Words of a sector: what share_of (codegen/device/exchange.cuh) rounds shares up to.
+static constexpr int64_t kSectorWords = 8;
+
+LogicalResult KernelLowering::lowerRows(StageOp stage) {
+  AccessAttr branch = branchOf(stage), stream = streamOf(stage);
+  if (!exchange(stream.getBuffer().getValue()) ||
+      (branch && !exchange(branch.getBuffer().getValue())))
+    return stage.emitOpError() << "expected to read exchanges";
+  int64_t k = *configInt(stage, "k"), rows = kernel.getRows(), sms = kernel.getSms();
+  auto isRounded = stage.getConfig().getAs<BoolAttr>("round_stream");
+  std::string name = stage.getSymName().str();
+  set(stage, "base",
+      "StreamRows<Rows<" + names::kInput + "::kOffset, Config::kRows, " + Twine(k) + ">, " +
+          names::kRowSums + ", BranchNorm::" + configString(stage, "branch_norm") + ", " +
+          floatText(configFloat(stage, "branch_eps").value_or(0)) + ", " +
+          slotText(stage, "branch_gain") + ", " + slotText(stage, "gate") + ", " +
+          floatText(*configFloat(stage, "eps")) + ", " + slotText(stage, "gain") + ", " +
+          (isRounded && isRounded.getValue() ? "true" : "false") + ">");
+
+  Steps consumer(stage, Role::Consumer);
+  if (branch || stream.getSet() == Set::Current)
+    requireLaunchWait(stage, Role::Consumer, consumer);
+  consumer.refill(names::kInput);
+  consumer.refill(names::kRowSums);
+  consumer.loop("row", {c(rows)}, [&] {
+    AffineExpr row = d(consumer.depth());
+    auto rowOf = [&](AccessAttr access) {
+      return rectangle(access.getBuffer().getValue(), {row, c(0)}, 1, {c(k)}, {}, access.getSet());
+    };
+    SmallVector<AccessAttr> writes = {rectangle(names::kInput, {row, c(0)}, 1, {c(k)}),
+                                      rectangle(names::kRowSums, {row * 2, c(0)}, 2, {c(8)})};
+    auto edgeOf = [](AccessAttr access) {
+      return (access.getBuffer().getValue() + "_words").str();
+    };
+    std::string callee = "norm_row<" + name + ", " + wordsEdge(stream);
+    SmallVector<AccessAttr> reads = {rowOf(stream)};
+    for (StringRef key : {"branch_gain", "gate", "gain"})
+      if (FlatSymbolRefAttr buffer = configSymbol(stage, key))
+        reads.push_back(whole(buffer.getValue()));
+    if (branch) {
+      reads.push_back(writes[0]); // where the branch waits for it
+      consumer.poll("poll_branch<" + name + ", " + wordsEdge(branch) + ">", {"row"}, edgeOf(branch),
+                    rowOf(branch), writes[0]);
+      StringRef target = cast<AccessAttr>(stage.getWrites()[0]).getBuffer().getValue();
+      int64_t share = llvm::alignTo(llvm::divideCeil(k, sms), kSectorWords);
+      SmallVector<AffineExpr> cols = {c(share)};
+      if (share * sms != k)
+        cols.push_back(c(k) - d(0) * share);
+      writes.push_back(rectangle(target, {row, d(0) * share}, 1, cols));
+      callee = "update_row<" + name + ", " + wordsEdge(stream) + ", " + target.str() + "_words";
+    }
+    consumer.poll(callee + ">", {"row"}, edgeOf(stream), reads, writes);
+  });
+  return success();
+}
+
+// Behind the experts' outputs, in place of adding them.
+void KernelLowering::publishSquares(StageOp stage, Steps &epilogue) {
+  auto write = cast<AccessAttr>(stage.getWrites()[0]);
+  StringRef target = write.getBuffer().getValue();
+  int64_t width = sliceOf(stage).unit / 8, columns = sliceOf(stage).strips / 8;
+  SmallVector<AffineExpr> cols = {c(width)};
+  if (width * smsOf(stage) != columns)
+    cols.push_back(c(columns) - d(0) * width);
+  SmallVector<AccessAttr> reads = {whole(names::kDown)};
+  if (FlatSymbolRefAttr gain = configSymbol(stage, "gain"))
+    reads.push_back(whole(gain.getValue()));
+  epilogue.compute(
+      "publish_squares<" + stage.getSymName() + ", " + target + "_words, " + names::kDown + ", " +
+          slotText(stage, "gain") + ">",
+      {}, reads,
+      {whole(names::kDown), rectangle(target, {c(0), d(0) * width}, write.getRows(), cols)});
+}
+
+LogicalResult KernelLowering::lowerCombine(StageOp stage) {
+  auto read = cast<AccessAttr>(stage.getReads()[0]), write = cast<AccessAttr>(stage.getWrites()[0]);
+  StringRef squares = read.getBuffer().getValue(), target = write.getBuffer().getValue();
+  auto outputs = kernel.lookup<StageOp>(configSymbol(stage, "outputs"));
+  if (!outputs || outputs.getKind() != StageKind::ExpertDown || !exchange(squares) ||
+      !exchange(target))
+    return stage.emitOpError() << "expected to add the outputs of an expert_down stage, from one "
+                                  "exchange to another";
+  if (sliceOf(outputs).unit != *configInt(stage, "unit"))
+    return stage.emitOpError() << "expected the slices of @" << outputs.getSymName() << ", "
+                               << sliceOf(outputs).unit << " strips, but got "
+                               << *configInt(stage, "unit");
+  int64_t n = *configInt(stage, "n"), width = 2 * sliceOf(outputs).unit;
+  Steps epilogue(stage, Role::Epilogue);
+  requireLaunchWait(stage, Role::Epilogue, epilogue);
+  epilogue.poll("poll_scales<" + squares + "_words, " + names::kScales + ", " + Twine(n) + ", " +
+                    floatText(*configFloat(stage, "eps")) + ">",
+                {}, (squares + "_words").str(), read, whole(names::kScales));
+  SmallVector<AffineExpr> cols = {c(width)};
+  if (width * smsOf(stage) != n)
+    cols.push_back(c(n) - d(0) * width);
+  epilogue.compute("combine_normed<" + outputs.getSymName() + ", " + target + "_words, " +
+                       names::kDown + ", " + names::kScales + ", " +
+                       Twine(*configInt(stage, "top_k")) + ">",
+                   {("routing_table<" + topK().getSymName() + ">(cta)->weight").str()},
+                   {whole(names::kDown), whole(names::kScales), whole(names::kRouting)},
+                   {rectangle(target, {c(0), d(0) * width}, write.getRows(), cols)});
+  return success();
+}
+
+} // namespace megalith::task
