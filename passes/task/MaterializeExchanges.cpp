@@ -301,6 +301,10 @@ struct MaterializeExchanges : megalith::impl::MaterializeExchangesBase<Materiali
     ArrayAttr pollers = pollersOf(value, because);
     auto words = declareEdge(kernel, edge, isByLaunch ? EdgeKind::Launch : EdgeKind::Words,
                              publisherOf(value), pollers, 1, 1);
+    if (value.getPeers())
+      explain(exchange, "ranks", "a replica on each",
+              "each rank has a share of its columns, and all read all of them: words are stored to "
+              "every replica");
     explain(words, "who polls", rolesOf(pollers), because);
     explain(exchange, "sets", std::to_string(sets),
             isByLaunch ? "launches hand it on: none is read while another is written"

@@ -10,8 +10,10 @@
 #include "passes/task/Declare.h"
 #include "passes/task/Handoffs.h"
 #include "passes/task/Stages.h"
+#include "passes/why/Why.h"
 
 #include "llvm/ADT/StringMap.h"
+#include "llvm/Support/FormatVariadic.h"
 
 namespace megalith {
 #define GEN_PASS_DEF_SPLITRANKS
@@ -93,8 +95,10 @@ struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
     case StageKind::Linear:
       if (epilogue == "qkv")
         return splitProjections(stage);
-      if (epilogue == "logits") // small, and wanted whole by every rank at once
+      if (epilogue == "logits") {
+        explain(stage, "the whole of it on each", "small, and every rank wants all of it at once");
         return success();
+      }
       return splitGemv(stage);
     case StageKind::Attention:
       return splitAttention(stage);
@@ -112,6 +116,10 @@ struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
       break;
     }
     return stage.emitOpError() << "has no form for several ranks yet";
+  }
+
+  static void explain(StageOp stage, const std::string &chose, const std::string &because) {
+    recordReason(stage, {getArgumentName().str(), "a rank's share", chose, because});
   }
 
   /// What the stage writes is exchanged between ranks, who each write columns of it: whole sectors
@@ -145,6 +153,8 @@ struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
                                  << " ranks cannot divide; expected a multiple of " << multiple;
     int64_t n = weights.getN() / ranks;
     setRows(weights, n, SmallVector<int64_t>(tensors, n / tensors));
+    explain(stage, llvm::formatv("{0} of {1} output rows", n, n * ranks),
+            "divided by output rows no sum crosses ranks, so bits do not depend on their number");
     setConfig(stage, "n", integer(n));
     return splitColumns(stage, 16);
   }
@@ -159,6 +169,10 @@ struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
                                  << " rows, but no attention stage has heads of so many";
     int64_t queries = found->ownQueries * found->dim, keys = found->ownKeys * found->dim;
     setRows(weights, queries + 2 * keys, {queries, keys, keys});
+    explain(stage,
+            llvm::formatv("{0} of {1} query heads, {2} of {3} KV heads", found->ownQueries,
+                          found->queries, found->ownKeys, found->keys),
+            "heads stay whole: attention and its pages are a rank's own");
     setConfig(stage, "n", integer(queries + 2 * keys));
     for (auto write : stage.getWrites().getAsRange<AccessAttr>())
       parts[write.getBuffer().getValue()] = {

@@ -10,8 +10,7 @@
 
 namespace megalith::check {
 
-llvm::Expected<std::unique_ptr<runtime::Backend>> openBackend(llvm::StringRef name, uint64_t seed,
-                                                              bool log) {
+llvm::Expected<std::unique_ptr<runtime::Backend>> openBackend(llvm::StringRef name, uint64_t seed) {
   if (name == "cuda") {
     auto backend = runtime::CudaBackend::create();
     if (!backend)
@@ -25,8 +24,8 @@ llvm::Expected<std::unique_ptr<runtime::Backend>> openBackend(llvm::StringRef na
     return headers.takeError();
   if (llvm::Error error = writeDeviceHeaders(*headers))
     return error;
-  return std::make_unique<runtime::HostBackend>(runtime::HostBackendOptions{
-      .compile = {.includeFolder = *headers}, .seed = seed, .log = log});
+  return std::make_unique<runtime::HostBackend>(
+      runtime::HostBackendOptions{.compile = {.includeFolder = *headers}, .seed = seed});
 }
 
 } // namespace megalith::check

@@ -206,7 +206,9 @@ private:
       WeightsOp weights = weightsOf(stage);
       const bool isBank = weights.getExperts() > 1;
       const double times = isBank ? facts.experts : 1;
-      out.bytes = double(weights.getN()) * double(weights.getK()) * 2 * times;
+      // 16 NVFP4 values are 8 bytes and a scale.
+      const double valueBytes = weights.getNvfp4() ? 9.0 / 16 : 2;
+      out.bytes = double(weights.getN()) * double(weights.getK()) * valueBytes * times;
       out.smBytes = share * times;
       out.bytesOf =
           isBank
@@ -247,6 +249,7 @@ private:
     out.rows = exchange.rows();
     out.cols = exchange.cols();
     out.sets = exchange.getSets();
+    out.peers = exchange.getPeers();
     out.setBytes = exchange.byteSize() / exchange.getSets();
     out.why = reasonsOf(exchange);
     if (auto edge = kernel.lookup<EdgeOp>(exchange.getEdgeAttr()))
@@ -274,7 +277,7 @@ private:
         out.pollBytes = std::max(out.pollBytes, bytes);
         if (!llvm::is_contained(out.readers, reader))
           out.readers.push_back(reader);
-        if (reader.role == "epilogue")
+        if (reader.role == "epilogue" || out.peers)
           continue;
         const StageFacts &about = *llvm::find_if(
             owner.stages, [&](const StageFacts &s) { return s.name == reader.stage; });

@@ -64,10 +64,11 @@ struct Endpoint {
 struct ExchangeFacts {
   std::string name, edge, element, word;
   int64_t rows = 0, cols = 0, sets = 0;
+  bool peers = false;    ///< every rank has a replica, which all store to
   int64_t setBytes = 0;  ///< of one set, as words
   int64_t pollBytes = 0; ///< that one SM's poll reads, at most
   std::vector<Endpoint> writers, readers;
-  std::optional<Estimate> hop; ///< E; none where nobody polls it in this kernel
+  std::optional<Estimate> hop; ///< E; none where nobody polls it here, or ranks exchange it
   std::vector<Reason> why;     ///< of exchange and edge
 };
 

@@ -138,6 +138,7 @@ private:
     os.attribute("rows", exchange.rows);
     os.attribute("cols", exchange.cols);
     os.attribute("sets", exchange.sets);
+    os.attribute("peers", exchange.peers);
     os.attribute("set_bytes", exchange.setBytes);
     os.attribute("poll_bytes", exchange.pollBytes);
     ends("writers", exchange.writers);

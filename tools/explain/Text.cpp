@@ -260,10 +260,11 @@ private:
       }
     for (const ExchangeFacts &exchange : kernel.exchanges)
       if (exchange.name == name || exchange.edge == name) {
-        title("exchange") << formatv(": [{0}, {1}] {2} as {3} words, {4} set{5} of {6} bytes\n",
+        title("exchange") << formatv(": [{0}, {1}] {2} as {3} words, {4} set{5} of {6} bytes{7}\n",
                                      exchange.rows, exchange.cols, exchange.element, exchange.word,
                                      exchange.sets, exchange.sets == 1 ? "" : "s",
-                                     withCommas(exchange.setBytes));
+                                     withCommas(exchange.setBytes),
+                                     exchange.peers ? ", a replica on each rank" : "");
         this->exchange(kernel, exchange);
       }
     for (const EdgeFacts &edge : kernel.edges)

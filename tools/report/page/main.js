@@ -42,13 +42,13 @@ function controls() {
     const next = view.roles.includes(role) ? view.roles.filter(r => r !== role) : [...view.roles, role].sort();
     if (next.length) view.roles = next;
   };
-  const main = view.panes.find(p => p.timeline)?.timeline;
-  const launches = main ? main.launches.map((l, i) => button(`${l.kernel} ${l.layer}`, false, () => view.focus(l.begin - main.origin, (main.launches[i + 1]?.begin ?? l.end) - main.origin))) : [];
+  const main = view.panes[0]?.timeline;
+  const launches = main ? main.launches.map((l, i) => button(`launch ${i + 1}`, false, () => view.launch(i))) : [];
   box.replaceChildren(
     group("roles", ...ROLES.map((name, role) => button(name, view.roles.includes(role), toggle(role)))),
     group("rows by", button("role", !view.bySm, () => { view.bySm = false; view.height = null; }), button("SM", view.bySm, () => { view.bySm = true; view.height = 12; })),
     group("zoom", button("fit all", false, () => view.fit()), ...launches, button("+", false, () => view.zoom(0.6)), button("−", false, () => view.zoom(1.6)),
-          button("taller", false, () => view.panes.find(p => p.timeline)?.zoomRows(1.8, AXIS)), button("flatter", false, () => view.panes.find(p => p.timeline)?.zoomRows(1 / 1.8, AXIS))),
+          button("taller", false, () => view.panes[0]?.zoomRows(1.8, AXIS)), button("flatter", false, () => view.panes[0]?.zoomRows(1 / 1.8, AXIS))),
     group("", button("critical path", view.showPath, () => { view.showPath = !view.showPath; })),
     group("Perfetto trace", ...bothTimelines().map(which => button("save " + which, false, () => save(timelines[which], which + ".perfetto.json")))));
 }

@@ -93,10 +93,16 @@ class Timeline {
         this.rows[bars[0].role][bars[0].sm].push(bars.length === 1 ? {...bars[0], warps: bars} : this.sumOf(bars));
     }
     for (const role of this.rows) for (const row of role) row.sort((a, b) => a.begin - b.begin);
-    this.origin = this.launches.length ? this.launches[0].begin : 0;
-    this.span = this.launches.length ? Math.max(...this.launches.map(l => l.end)) - this.origin : 1;
-    this.early = Math.min(0, ...this.rows.flat(2).map(b => b.begin - this.origin));
+    this.startAt(0);
+    this.span = Math.max(...this.launches.map(l => l.end)) - this.origin;
+    this.early = this.rows.flat(2).reduce((least, b) => Math.min(least, b.begin - this.origin), 0);
     this.path = json.path || null;
+  }
+
+  // Time zero is the begin of that launch.
+  startAt(index) {
+    this.start = Math.min(index, this.launches.length - 1);
+    this.origin = this.launches[this.start].begin;
   }
 
   sumOf(bars) {

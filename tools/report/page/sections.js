@@ -144,7 +144,7 @@ function pathSegments(which) {
     const swatch = element("span", {className: "swatch"});
     swatch.style.background = kindColour(segment.kind, segment.name);
     const from = segment.begin - timeline.origin, to = segment.end - timeline.origin;
-    rows.push({properties: {className: "pick", title: "show in the timeline", onclick: () => { view.focus(from - (to - from) * 2, to + (to - from) * 2); document.getElementById("timelines").scrollIntoView({behavior: "smooth"}); }},
+    rows.push({properties: {className: "pick", title: "show in the timeline", onclick: () => { const shift = timeline.launches[0].begin - timeline.origin; view.focus(from + shift - (to - from) * 2, to + shift + (to - from) * 2); document.getElementById("timelines").scrollIntoView({behavior: "smooth"}); }},
                cells: [us(from), us(to - from), segment.sm, element("span", {}, swatch, segment.name), segment.kind + (segment.edge ? " for " + segment.edge : ""), element("span", {className: "why"}, reasonOf(segment, before))]});
     before = segment;
   }
@@ -207,7 +207,7 @@ function hopOf(which, exchange) {
 function exchangesSection() {
   const kernel = kernelFacts(current), used = kernel.exchanges.filter(x => x.readers.length || x.writers.length), others = kernel.exchanges.filter(x => !used.includes(x));
   const heads = ["exchange", "protocol", "shape", "#sets × bytes", "stored by", "polled by", "#bytes a poll", ...(kernel.floor_us !== undefined ? ["#E by the table, µs"] : []), ...bothTimelines().map(w => "#E " + w + ", µs"), "why"];
-  const rows = used.map(x => [element("code", {}, x.name), x.word + (x.word === "sentinel" ? " words, re-armed" : x.word === "epoch" ? " words of 16 B" : " words, by the end of a launch"), `${x.rows} × ${x.cols} ${x.element}`, `${x.sets} × ${bytes(x.set_bytes)}`,
+  const rows = used.map(x => [element("code", {}, x.name), x.word + (x.word === "sentinel" ? " words, re-armed" : x.word === "epoch" ? " words of 16 B" : x.word === "number" ? " words, counted up" : " words, by the end of a launch") + (x.peers ? "; a replica on each rank" : ""), `${x.rows} × ${x.cols} ${x.element}`, `${x.sets} × ${bytes(x.set_bytes)}`,
     ends(x.writers, kernel.name), ends(x.readers, kernel.name), x.poll_bytes ? bytes(x.poll_bytes) : "–", ...(kernel.floor_us !== undefined ? [x.hop ? element("span", {title: x.hop.cost}, x.hop.us.toFixed(2)) : "–"] : []), ...bothTimelines().map(w => hopOf(w, x)), folded(x.why)]);
   const body = document.getElementById("exchanges-body");
   body.replaceChildren(table(heads, rows));

@@ -6,7 +6,8 @@ class View {
   constructor() { this.panes = []; this.roles = [0, 1, 2, 3]; this.bySm = false; this.showPath = true; }
 
   fit() {
-    const shown = this.panes.filter(p => p.timeline);
+    const shown = this.panes;
+    shown.forEach(p => p.timeline.startAt(0));
     this.begin = Math.min(0, ...shown.map(p => p.timeline.early));
     this.end = Math.max(1, ...shown.map(p => p.timeline.span));
     this.begin -= 0.01 * (this.end - this.begin);
@@ -15,7 +16,12 @@ class View {
     this.height = null; // of a row; null: all rows fit
     this.draw();
   }
-  // The middle launch, as it stands in the first pane that has one.
+  // The launch of that place in each timeline, so that they can be compared.
+  launch(index) {
+    this.panes.forEach(p => p.timeline.startAt(index));
+    const main = this.panes[0].timeline, launch = main.launches[index];
+    this.focus(0, (main.launches[index + 1]?.begin ?? launch.end) - launch.begin);
+  }
   focus(begin, end) {
     const pad = 0.03 * (end - begin);
     this.begin = begin - pad;
@@ -93,7 +99,8 @@ class Pane {
     if (view.showPath) this.drawPath(layout, w, h);
     if (this.marked) this.drawMark(layout);
     this.drawFrame(layout, w, h);
-    this.note.textContent = `${us(view.begin, 1)} to ${us(view.end, 1)} µs after the first launch shown began`;
+    const first = this.timeline.launches[this.timeline.start];
+    this.note.textContent = `${us(view.begin, 1)} to ${us(view.end, 1)} µs after the launch of ${first.kernel}, layer ${first.layer}, began`;
   }
 
   drawBars({rows, height, y}, w, h) {
