@@ -78,6 +78,22 @@ def test_what_is_no_artifact_is_told(tmp_path):
     assert "plan.json" in done.stderr and "the folder of an artifact" in done.stderr
 
 
+def test_beside_a_measured_timeline(artifact, tmp_path):
+    """A timeline against itself differs by nothing, and has the same critical path."""
+    file = tmp_path / "timeline.json"
+    first = megalith("simulate", artifact, "--json", file).stdout
+    done = megalith("simulate", artifact, "--against", file)
+    lines = done.stdout[done.stdout.index("kernel layer, us "):].splitlines()
+    errors = [float(l.split()[-2]) for l in lines[1:9]]
+    assert lines[1].split()[:2] == ["a", "launch"] and errors == [0.0] * 8
+    path = done.stdout[done.stdout.index("measured: critical path, 2 launches: "):].splitlines()
+    period = float(first.split("one every ")[1].split()[0])
+    assert abs(float(path[0].split(": ")[2].split()[0]) - period) < 0.03 * period
+    assert abs(sum(float(l.split()[0]) for l in path[1:] if l) - period) < 0.03 * period
+    file.write_text(file.read_text().replace('"rows":1,', '"rows":2,'))
+    assert "expected 1, 132: the plan's" in megalith("simulate", artifact, "--against", file, code=1).stderr
+
+
 def test_other_plans(tmp_path):
     megalith("compile", QWEN, "--target", "sm_90a", "--rows", "1", "--no-cubins", "--launch", "per-stage", "-o", tmp_path)
     done = megalith("simulate", tmp_path / "sm_90a/rows1-per-stage", "--layers", "2")

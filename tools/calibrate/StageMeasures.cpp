@@ -61,7 +61,34 @@ static void addSweep(Measures &measures, uint32_t rows, uint32_t window) {
        }});
 }
 
+/// The same of `loads` epoch words a lane, in a row.
+static void addEpochSweep(Measures &measures, uint32_t loads, uint32_t window) {
+  const Job job = {.sms = kSms,
+                   .rounds = 400,
+                   .warmup = 20,
+                   .window = window,
+                   .piece = window ? kPieceBytes : 0,
+                   .burst = loads,
+                   .variant = 1,
+                   .zeros = 1};
+  measures.push_back(
+      {{{formatv("sweep.epochs{0}.window{1}", loads, window), "ns"}},
+       formatv("one warp of each of 128 SMs gathers {0} epoch words a lane that are there, in a "
+               "row; {1} pieces of 16 KB always in flight an SM",
+               loads, window),
+       [=](Session &session) -> Expected<std::vector<double>> {
+         auto samples = session.run("calibrate_sweep_1536", job);
+         if (!samples)
+           return samples.takeError();
+         return std::vector<double>{
+             meanOf(*samples, [](const Sample &s) { return s.end - s.begin; }) / job.rounds};
+       }});
+}
+
 void addStages(Measures &measures) {
+  for (uint32_t loads : {4u, 12u, 44u})
+    for (uint32_t window : {0u, 2u, 4u})
+      addEpochSweep(measures, loads, window);
   for (uint32_t rows : {1u, 2u, 4u, 8u})
     for (uint32_t window : {0u, 2u, 4u})
       addSweep(measures, rows, window);

@@ -10,6 +10,7 @@
 #include "tools/megalith/Prediction.h"
 #include "tools/megalith/Verification.h"
 #include "tools/trace/Export.h"
+#include "tools/trace/Import.h"
 #include "tools/trace/Path.h"
 
 #include "llvm/ADT/SmallString.h"
@@ -182,6 +183,21 @@ Expected<std::string> predictedTimeline(StringRef folder, int64_t context,
   return trace::toJson(plan, predicted->trace, predicted->summary, trace::Source::Predicted);
 }
 
+/// The prediction beside a measured timeline, and that one's critical path.
+static Expected<std::string> compare(StringRef file, const runtime::Plan &plan,
+                                     const trace::Summary &predicted) {
+  Expected<std::string> text = readText(file, "a timeline in JSON");
+  if (!text)
+    return text.takeError();
+  Expected<trace::Recorded> measured = trace::fromJson(*text, file, plan);
+  if (!measured)
+    return with(Exit::Input, measured.takeError());
+  std::string out = "\n" + trace::comparison(*measured, predicted, plan);
+  if (const auto path = trace::criticalPath(plan, measured->trace))
+    out += "\nmeasured: " + trace::table(*path);
+  return out;
+}
+
 static Error runSimulate(const Arguments &arguments) {
   mlir::DialectRegistry registry;
   registerDialects(registry);
@@ -227,6 +243,12 @@ static Error runSimulate(const Arguments &arguments) {
       text += " " + name;
     text += "\n";
   }
+  if (arguments.has("against")) {
+    Expected<std::string> compared = compare(arguments.text("against"), plan, summary);
+    if (!compared)
+      return compared.takeError();
+    text += *compared;
+  }
   if (arguments.has("timing"))
     text += formatv("\n{0} launches, {1} events in {2:F2} s\n", predicted->launches,
                     predicted->timeline.events, predicted->seconds);
@@ -245,6 +267,7 @@ static constexpr Option kOptions[] = {
     {"seed", "<n>", "of the experts that rows choose (1)"},
     {"layers", "<n>", "layers in a row, after one that only fills the pipeline (4)"},
     {"costs", "<file>", "a table by megalith calibrate (the one of the plan's target)"},
+    {"against", "<file>", "a timeline of bench --trace: show it beside the prediction"},
     {"json", "<file>", "the timeline, as docs/trace-json.md says"},
     {"perfetto", "<file>", "the same for ui.perfetto.dev"},
     {"timing", "", "how long the simulation itself took"},

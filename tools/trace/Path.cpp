@@ -25,6 +25,8 @@ namespace {
 
 /// A wait shorter than this found what it waited for (ns): a look at what is there takes as long.
 constexpr double kNoWait = 150;
+/// Work of a stage that comes before the wait for its words, at most about (ns).
+constexpr double kWorkBeforeWait = 1000;
 
 /// A warp's part of a stage of a launch.
 struct Place {
@@ -167,6 +169,8 @@ private:
   std::optional<Place> walk(const Place &place) {
     const WarpStage &stage = place.stage();
     const TraceStage &about = known(place);
+    if (roleOfWarp(place.warp->warp) != workerOf(about))
+      return walkBeside(place);
     const TraceHop *hop = nullptr;
     std::optional<Place> source;
     for (const TraceHop &candidate : kernelOf(*place.launch).trace->hops)
@@ -183,7 +187,10 @@ private:
     // Others than consumers tell when their last wait was over, not how long they waited.
     const bool isConsumer = roleOfWarp(place.warp->warp) == "consumer";
     const double waits = !stage.ready ? 0 : isConsumer ? stage.waited : *stage.ready - stage.begin;
-    if (!stage.ready || waits < kNoWait || !hop || hop->pieces) {
+    // Several tiles have a wait each: then the last one is over long after the stage began.
+    const bool isOne =
+        !stage.ready || *stage.ready - stage.begin < 2 * (waits + stage.stalled) + kWorkBeforeWait;
+    if (!stage.ready || waits < kNoWait || !hop || hop->pieces || !isOne) {
       // Nothing that held it up, or many waits among its work, each for a piece of what came.
       const double waited = std::clamp(waits, 0.0, at - stage.begin);
       addWork(place, stage.begin + waited, stage.stalled, stage.first);
@@ -198,6 +205,18 @@ private:
     }
     add(place, SegmentKind::Wait, hop->edge, doneOf(source->stage()));
     return source;
+  }
+
+  /// The same of a role that only takes on what the stage's worker made.
+  std::optional<Place> walkBeside(const Place &place) {
+    const WarpStage &stage = place.stage();
+    const auto worker = lastOf(*place.launch, stage.stage, place.warp->sm);
+    const bool follows = worker && doneOf(worker->stage()) > stage.begin &&
+                         doneOf(worker->stage()) < std::min(at, stage.ready.value_or(at));
+    addWork(place, stage.ready.value_or(stage.begin), 0, std::nullopt);
+    add(place, SegmentKind::Wait, edgeOf(known(place), place, nullptr),
+        follows ? doneOf(worker->stage()) : stage.begin);
+    return follows ? worker : before(place);
   }
 
   std::string edgeOf(const TraceStage &about, const Place &place, const TraceHop *hop) const {

@@ -2,5 +2,5 @@
 #include "tests/gpu/calibrate/sweep.cuh"
 
 MEGALITH_KERNEL(calibrate_sweep_1536) {
-  megalith::calibrate::Sweep<128, 384, 64, 8>::run(args);
+  megalith::calibrate::Sweep<128, 384, 64, 16>::run(args);
 }
