@@ -217,13 +217,16 @@ Driver::~Driver() {
 llvm::Expected<std::unique_ptr<Driver>> Driver::open(int ordinal) {
   void *handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
   if (!handle)
-    return problem("no GPU driver: {0}; install NVIDIA's driver, or use --backend=host", dlerror());
+    return problem("no GPU driver: {0}; install NVIDIA's driver, or run kernels on "
+                   "the CPU (megalith run --backend host)",
+                   dlerror());
   auto api = std::make_unique<Api>();
   if (auto error = api->resolve(handle))
     return error;
   if (Status status = api->cuInit(0)) {
     if (status == kNoDevice)
-      return problem("no GPU: {0}; use --backend=host, or check nvidia-smi", api->text(status));
+      return problem("no GPU: {0}; check nvidia-smi, or run kernels on the CPU (megalith run "
+                     "--backend host)", api->text(status));
     return problem("the GPU driver does not start: {0}; check nvidia-smi", api->text(status));
   }
   int count = 0;

@@ -37,6 +37,7 @@ llvm::Error HostBackend::check(const Plan &plan) {
   machineOptions.smem_bytes = uint32_t(smem);
   machineOptions.seed = options.seed;
   machineOptions.chaos = options.chaos;
+  machineOptions.log = options.log;
   machine = std::make_unique<host::Machine>(machineOptions);
   machine->registerBuffer(&faultRecord, sizeof faultRecord, "fault record");
   return llvm::Error::success();
@@ -49,7 +50,9 @@ llvm::Expected<int> HostBackend::loadKernel(const Plan &plan, const Kernel &kern
   if (!source)
     return problem("kernel '{0}': {1}: {2}; compile the plan again", kernel.name, file,
                    source.getError().message());
-  auto library = compileForHost((*source)->getBuffer(), kernel.file, options.compile);
+  const std::string text =
+      (options.log ? "#define MEGALITH_HOST_LOG\n" : "") + (*source)->getBuffer().str();
+  auto library = compileForHost(text, kernel.file, options.compile);
   if (!library)
     return library.takeError();
   auto record = hostKernel(*library, kernel.name);
@@ -157,6 +160,7 @@ llvm::Error HostBackend::run(std::span<const PreparedLaunch> launches, Chaining 
            !launches[i].isLooping() && !launches[i + together].isLooping())
       ++together;
     auto report = machine->run(llvm::ArrayRef(list).slice(i, together));
+    logText += machine->log();
     if (!report)
       return problem(
           "{0}", withEdgeNames(llvm::toString(report.takeError()), launches.subspan(i, together)));

@@ -12,6 +12,7 @@
 #include "runtime/host_compile.h"
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace megalith::runtime {
@@ -20,6 +21,9 @@ struct HostBackendOptions {
   HostCompileOptions compile; ///< includeFolder is needed: writeDeviceHeaders
   uint64_t seed = 1;
   int chaos = 1; ///< as host::Options::chaos
+  /// Keep what every launch did, for conformance (runtime/host/log.h): kernels are compiled anew,
+  /// and run several times slower.
+  bool log = false;
 };
 
 class HostBackend final : public Backend {
@@ -29,6 +33,9 @@ public:
 
   /// Seed of the next run.
   void reseed(uint64_t seed);
+  /// What the launches of the last runs did, run after run, with HostBackendOptions::log; forgotten
+  /// by this call.
+  std::string takeLog() { return std::exchange(logText, {}); }
   /// About the last run that ended well.
   const host::RunReport &report() const { return lastReport; }
 
@@ -63,6 +70,7 @@ private:
   std::vector<void *> allocations;
   alignas(256) FaultRecord faultRecord = {};
   host::RunReport lastReport;
+  std::string logText;
 };
 
 } // namespace megalith::runtime

@@ -297,8 +297,13 @@ public:
     object.erase(key);
   }
   template <typename T> void optional(llvm::StringRef key, T &value) {
-    if (error.empty() && object.find(key) != object.end())
-      field(key, value);
+    if (!error.empty() || object.find(key) == object.end())
+      return;
+    field(key, value);
+    // What says nothing is not written: whoever wrote an empty list left something out.
+    if constexpr (requires { value.empty(); })
+      if (error.empty() && value.empty())
+        fail(key, "expected at least one value, or the field left out");
   }
   void finish() {
     if (error.empty() && !object.empty())

@@ -64,11 +64,17 @@ MEGALITH_DEVICE unsigned char *smem() {
 }
 
 template <class T> MEGALITH_DEVICE T ld_shared(const void *p) {
+#ifdef MEGALITH_HOST_LOG
+  host::api->shared(p, sizeof(T), false);
+#endif
   T value;
   memcpy(&value, p, sizeof(T));
   return value;
 }
 template <class T> MEGALITH_DEVICE void st_shared(void *p, T value) {
+#ifdef MEGALITH_HOST_LOG
+  host::api->shared(p, sizeof(T), true);
+#endif
   memcpy(p, &value, sizeof(T));
 }
 
@@ -310,8 +316,17 @@ MEGALITH_DEVICE void poll_pause(const void *p) {
   __builtin_unreachable();
 }
 
+#ifdef MEGALITH_HOST_LOG
+template <class Verb, class Edge> MEGALITH_DEVICE void mark() {
+  host::api->mark(Verb::kText, Edge::kName, Verb::kOrder);
+}
+MEGALITH_DEVICE void mark_end() {
+  host::api->mark(nullptr, nullptr, nullptr);
+}
+#else
 template <class Verb, class Edge> MEGALITH_DEVICE void mark() {}
 MEGALITH_DEVICE void mark_end() {}
+#endif
 
 } // namespace megalith::platform
 

@@ -574,7 +574,7 @@ private:
       return; // what comes behind was not walked
     for (auto [step, wasTaken] : llvm::zip_equal(regions->steps(), taken))
       // A pace with nothing to wait for, as the compiler sees, leaves nothing.
-      if (!wasTaken && !isa<PaceOp>(step.op)) {
+      if (!wasTaken && !step.isAgain && !isa<PaceOp>(step.op)) {
         auto stage = step.op->getParentOfType<StageOp>();
         note(0, llvm::formatv("{0}: the {1} of stage @{2} has a {3} that stands nowhere in the "
                               "PTX; to mend: emit it through a device function that marks its edge",

@@ -63,16 +63,20 @@ static bool runsAtLeastOnce(ForOp loop) {
          });
 }
 
-int Regions::addStep(Operation &op, int from, const std::string &mark, bool mayRepeat) {
-  if (!mayRepeat) {
-    const int to = newState();
-    list.push_back({mark, &op, role, from, to});
-    return to;
-  }
-  const int here = newState(), to = newState();
-  free[from].push_back(here);
-  list.push_back({mark, &op, role, here, here});
-  free[here].push_back(to);
+bool mayPollNothing(PollOp poll) {
+  return poll.getCallee().starts_with("poll_own_row");
+}
+
+int Regions::addStep(Operation &op, int from, const std::string &mark) {
+  const int to = newState();
+  list.push_back({mark, &op, role, from, to});
+  return to;
+}
+
+/// Polls and publications, which a device function may make in several goes.
+int Regions::addWords(Operation &op, int from, const std::string &mark) {
+  const int to = addStep(op, from, mark);
+  list.push_back({mark, &op, role, to, to, /*isAgain=*/true});
   return to;
 }
 
@@ -92,51 +96,56 @@ int Regions::addOp(Operation &op, int from) {
         return after;
       })
       .Case<WaitOp, PeekOp>([&](auto op) {
-        return addStep(*op, from, edgeMark("wait", op.getEdge(), "acquire.cta"), false);
+        return addStep(*op, from, edgeMark("wait", op.getEdge(), "acquire.cta"));
       })
       .Case([&](AcquireOp op) {
-        return addStep(*op, from, edgeMark("acquire", op.getEdge(), "acquire.cta"), false);
+        return addStep(*op, from, edgeMark("acquire", op.getEdge(), "acquire.cta"));
       })
       .Case([&](SignalOp op) {
-        return addStep(*op, from, edgeMark("signal", op.getEdge(), "release.cta"), false);
+        return addStep(*op, from, edgeMark("signal", op.getEdge(), "release.cta"));
       })
       .Case([&](ReleaseOp op) {
-        return addStep(*op, from, edgeMark("release", op.getEdge(), "release.cta"), false);
+        return addStep(*op, from, edgeMark("release", op.getEdge(), "release.cta"));
       })
       .Case([&](CopyOp op) {
-        return addStep(*op, from, edgeMark("copy", op.getEdge(), "async.cta"), false);
+        return addStep(*op, from, edgeMark("copy", op.getEdge(), "async.cta"));
       })
       .Case([&](PaceOp op) {
         // The first copies have nothing to wait for.
-        const int to = addStep(*op, from, edgeMark("pace", op.getEdge(), "relaxed.cta"), false);
+        const int to = addStep(*op, from, edgeMark("pace", op.getEdge(), "relaxed.cta"));
         free[from].push_back(to);
         return to;
       })
       .Case([&](PollOp op) {
-        return addStep(*op, from, edgeMark("wait", op.getEdge(), "relaxed.gpu"), true);
+        const int to = addWords(*op, from, edgeMark("wait", op.getEdge(), "relaxed.gpu"));
+        if (mayPollNothing(op))
+          free[from].push_back(to);
+        return to;
       })
       .Case([&](ComputeOp op) {
         int at = from;
+        llvm::SmallVector<StringRef, 2> edges;
         for (auto write : op.getWrites().getAsRange<AccessAttr>())
-          if (auto exchange = kernel.lookup<ExchangeOp>(write.getBuffer()))
-            at = addStep(*op, at, edgeMark("signal", exchange.getEdge(), "relaxed.gpu"), true);
+          if (auto exchange = kernel.lookup<ExchangeOp>(write.getBuffer());
+              exchange && !llvm::is_contained(edges, exchange.getEdge())) {
+            edges.push_back(exchange.getEdge());
+            at = addWords(*op, at, edgeMark("signal", exchange.getEdge(), "relaxed.gpu"));
+          }
         return at;
       })
       .Case([&](RearmOp op) {
         auto exchange = kernel.lookup<ExchangeOp>(op.getExchangeAttr());
-        return addStep(*op, from, rearmMark(exchange), false);
+        return addStep(*op, from, rearmMark(exchange));
       })
       .Case([&](LaunchWaitOp op) {
         return addStep(*op, from,
                        op.getEdge() ? edgeMark("wait", *op.getEdge(), "acquire.gpu")
-                                    : kLaunchWait.str(),
-                       false);
+                                    : kLaunchWait.str());
       })
       .Case([&](LaunchDoneOp op) {
-        return addStep(*op, from, edgeMark("signal", op.getEdge(), "release.gpu"), false);
+        return addStep(*op, from, edgeMark("signal", op.getEdge(), "release.gpu"));
       })
-      .Case(
-          [&](LaunchDependentsOp op) { return addStep(*op, from, kLaunchDependents.str(), false); })
+      .Case([&](LaunchDependentsOp op) { return addStep(*op, from, kLaunchDependents.str()); })
       .Default([&](Operation *) { return from; });
 }
 

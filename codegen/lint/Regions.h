@@ -21,6 +21,9 @@ inline constexpr llvm::StringLiteral kLaunchDependents = "launch_dependents";
 /// The mark of a re-arming, which names the exchange's slot: "rearm @slot05 relaxed.gpu".
 std::string rearmMark(task::ExchangeOp exchange);
 
+/// Whether some warps of the role poll nothing: there are more of them than rows.
+bool mayPollNothing(task::PollOp poll);
+
 class Regions {
 public:
   explicit Regions(task::KernelOp kernel);
@@ -30,7 +33,8 @@ public:
     std::string mark;
     mlir::Operation *op;
     task::Role role;
-    int from, to; ///< states
+    int from, to;         ///< states
+    bool isAgain = false; ///< the same words once more, which need not be
   };
   /// States in ascending order, each once.
   using States = std::vector<int>;
@@ -50,7 +54,8 @@ private:
   int newState() { return int(free.size() + (free.emplace_back(), 0)) - 1; }
   int addBlock(mlir::Block &block, int from);
   int addOp(mlir::Operation &op, int from);
-  int addStep(mlir::Operation &op, int from, const std::string &mark, bool mayRepeat);
+  int addStep(mlir::Operation &op, int from, const std::string &mark);
+  int addWords(mlir::Operation &op, int from, const std::string &mark);
   void close(States &states) const;
 
   task::KernelOp kernel;

@@ -51,6 +51,10 @@ struct HostApi {
   void (*poll_pause)(const void *p);
   void (*fail)(FaultRecord *record, uint32_t edge, uint64_t expected, uint64_t seen,
                uint64_t launch);
+
+  // Called by kernels compiled with MEGALITH_HOST_LOG only (runtime/host/log.h).
+  void (*mark)(const char *verb, const char *name, const char *order); ///< verb null: its end
+  void (*shared)(const void *p, uint32_t bytes, bool is_write);
 };
 
 /// A kernel compiled for the host: MEGALITH_KERNEL(name) exports one as megalith_kernel_<name>.

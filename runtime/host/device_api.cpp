@@ -20,6 +20,52 @@ std::string text(uint64_t value) {
   return std::to_string(value);
 }
 
+// --- the log ---
+
+std::string word(std::string name) {
+  for (char &c : name)
+    c = c == ' ' ? '_' : c;
+  return name;
+}
+
+void logLine(const std::string &line) {
+  const Fiber &f = self();
+  active->log.line(f.cta->launch, f.cta->sm, f.warp, f.lane, line);
+}
+
+/// Where the machine keeps a log, a range of the step that the thread is at.
+void logAccess(const std::string &what, uint64_t begin, uint64_t bytes) {
+  const Fiber &f = self();
+  active->log.access(f.cta->launch, f.cta->sm, f.warp, f.lane, what, begin, begin + bytes);
+}
+
+void logStep(const char *text) {
+  const Fiber &f = self();
+  if (active->options.log && !active->log.step(f.cta->launch, f.cta->sm, f.warp, f.lane, text))
+    active->fault(std::string("the lanes of the warp do not all come to ") + text);
+}
+
+void mark(const char *verb, const char *name, const char *order) {
+  Impl &m = *active;
+  if (!m.options.log)
+    return;
+  const Fiber &f = self();
+  const std::string text = verb ? std::string(verb) + " @" + name + " " + order : std::string();
+  if (!m.log.mark(f.cta->launch, f.cta->sm, f.warp, f.lane, text))
+    m.fault("the lanes of the warp pass different marks, this one " + text);
+}
+
+void logShared(const void *p, uint64_t bytes, bool isWrite) {
+  Impl &m = *active;
+  const auto offset = static_cast<uint64_t>(static_cast<const unsigned char *>(p) - cta().smem);
+  if (m.options.log && offset < m.options.smem_bytes) // a thread's own memory is nobody's business
+    logAccess(isWrite ? "shared write" : "shared read", offset, bytes);
+}
+
+void shared(const void *p, uint32_t bytes, bool isWrite) {
+  logShared(p, bytes, isWrite);
+}
+
 // --- global memory ---
 
 const char *nameOf(Order order) {
@@ -53,6 +99,10 @@ Location checked(const void *p, uint32_t bytes, const char *what, Order order, b
   if (at.offset % bytes != 0)
     m.fault(describe() + ": not a multiple of its size");
   const Buffer &buffer = m.memory.buffer(at.buffer);
+  if (m.options.log)
+    logAccess(std::string(*what == 'l' ? "load " : "store ") + word(buffer.name) + " " +
+                  nameOf(order),
+              at.offset, bytes);
   if (write && buffer.access == Access::read)
     m.fault(describe() + ": the buffer is registered as read-only");
   if (buffer.generate && order != Order::constant)
@@ -187,6 +237,8 @@ void mbarrierArrive(uint64_t *bar, uint32_t expect) {
   m.preemptionPoint();
   int index = barrierAt(bar);
   Mbarrier &b = cta().mbarriers[static_cast<size_t>(index)];
+  if (m.options.log)
+    logLine("barrier arrive " + text(b.offset));
   std::string wrong = b.arrive(expect);
   if (!wrong.empty())
     m.fault(nameOf(b) + ": " + wrong);
@@ -197,6 +249,8 @@ void mbarrierExpect(uint64_t *bar, uint32_t bytes) {
   Impl &m = *active;
   m.preemptionPoint();
   Mbarrier &b = cta().mbarriers[static_cast<size_t>(barrierAt(bar))];
+  if (m.options.log)
+    logLine("barrier expect " + text(b.offset));
   std::string wrong = b.expect(bytes);
   if (!wrong.empty())
     m.fault(nameOf(b) + ": " + wrong);
@@ -209,6 +263,8 @@ bool mbarrierTryWait(uint64_t *bar, uint32_t parity) {
   int thread = f.warp * 32 + f.lane;
   auto index = static_cast<size_t>(barrierAt(bar));
   Mbarrier &b = cta().mbarriers[index];
+  if (m.options.log)
+    logLine("barrier wait " + text(b.offset));
   std::string wrong = b.checkWait(thread, parity);
   if (!wrong.empty())
     m.fault(nameOf(b) + ": " + wrong);
@@ -256,13 +312,17 @@ void copyBulk(void *dst, const void *src, uint32_t bytes, uint64_t *bar) {
   std::string what = "bulk copy of " + text(bytes) + " bytes from " + m.memory.describe(src);
   if (bytes == 0 || bytes % 16 != 0)
     m.fault(what + ": not a positive multiple of 16 bytes");
-  sharedOffset(dst, bytes, 16, "destination of a bulk copy");
+  const uint32_t target = sharedOffset(dst, bytes, 16, "destination of a bulk copy");
   Location at = m.memory.find(src, bytes);
   if (at.buffer < 0)
     m.fault(what + ": not inside one registered buffer");
   if (at.offset % 16 != 0)
     m.fault(what + ": source is not 16-byte aligned");
   int index = barrierAt(bar);
+  if (m.options.log)
+    logLine("copy " + word(m.memory.buffer(at.buffer).name) + " " + text(at.offset) + " " +
+            text(bytes) + " to " + text(target) + " barrier " +
+            text(cta().mbarriers[static_cast<size_t>(index)].offset));
   poison(dst, bytes);
   uint32_t pieces = 1 + m.random.below(m.temper.max_pieces), done = 0;
   for (uint32_t i = 0; i < pieces && done < bytes; ++i) {
@@ -298,6 +358,15 @@ void collective(Collective op, const void *in, int argument, void *out) {
   else if (w.op != op)
     m.fault(std::string("the warp diverges: this lane is at ") + nameOf(op) + ", others are at " +
             nameOf(w.op));
+  if (op == Collective::mma && m.options.log) {
+    const auto &l = *static_cast<const platform::MmaLoop *>(in);
+    for (int s = 0; s < l.steps; ++s) {
+      if (l.a_valid)
+        logShared(l.a + ((l.j0 + s) ^ l.swap) * l.a_stride, 16, false);
+      if (l.b_valid)
+        logShared(l.b + s * l.b_stride, 8, false);
+    }
+  }
   if (op == Collective::mma) {
     w.mma_in[f.lane] = in;
     w.mma_out[f.lane] = out;
@@ -364,6 +433,7 @@ void namedBarrier(int id, int threads) {
 
 void launchWait() {
   Impl &m = *active;
+  logStep("launch_wait");
   int previous = cta().launch - 1;
   if (previous >= 0) {
     LaunchState &launch = m.stateOf(cta(), previous);
@@ -376,6 +446,7 @@ void launchWait() {
 }
 
 void launchDependents() {
+  logStep("launch_dependents");
   active->triggerDependents(cta());
 }
 
@@ -444,6 +515,8 @@ const HostApi kHostApi = {
     clock,
     pollPause,
     fail,
+    mark,
+    shared,
 };
 
 } // namespace megalith::host

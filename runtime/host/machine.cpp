@@ -59,6 +59,10 @@ void Machine::reseed(uint64_t seed) {
   impl->options.seed = seed;
 }
 
+std::string Machine::log() const {
+  return impl->logText;
+}
+
 void poison(void *p, size_t bytes) {
   static constexpr uint64_t kPattern = 0x7FC17FC17FC17FC1ull;
   auto *at = static_cast<unsigned char *>(p);

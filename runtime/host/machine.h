@@ -21,6 +21,7 @@ struct Options {
   /// memory model allows, with rare preemption. 2: frequent preemption, several times slower.
   int chaos = 1;
   uint32_t stack_bytes = 64 << 10; ///< address space of one fiber's stack
+  bool log = false;                ///< keep what kernels compiled with MEGALITH_HOST_LOG did
 };
 
 struct Launch {
@@ -65,6 +66,9 @@ public:
 
   /// Seed of the next run.
   void reseed(uint64_t seed);
+
+  /// What each launch of the last run did (runtime/host/log.h), launch after launch; of one stream.
+  std::string log() const;
 
   class Impl;
 

@@ -360,6 +360,8 @@ void Machine::Impl::reset(llvm::ArrayRef<Launch> list, int streams) {
   for (size_t i = 0; i < list.size(); ++i)
     launches[i].launch = &list[i];
   old_lines.assign(size_t{1} << 13, {});
+  log.clear();
+  logText.clear();
   pending_stores = 0;
   time = time_skip = last_progress = 0;
   expired = start_now = looked_again = done = leave = false;
@@ -421,6 +423,13 @@ llvm::Expected<RunReport> Machine::Impl::run(llvm::ArrayRef<Launch> list, int st
   }
   active = nullptr;
   current = nullptr;
+  if (options.log && streams == 1)
+    for (size_t i = 0; i < list.size(); ++i) {
+      const LaunchArgs &args = list[i].args;
+      logText += "launch " + std::to_string(i) + " " + list[i].kernel->name + " " +
+                 std::to_string(args.step ? args.step->launch_base + args.launch_in_step : i) + "\n" +
+                 log.text(static_cast<int>(i));
+    }
   if (error.empty()) {
     for (const LaunchState &launch : launches)
       if (!launch.complete)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/host/fiber.h"
+#include "runtime/host/log.h"
 #include "runtime/host/machine.h"
 #include "runtime/host/mbarrier.h"
 #include "runtime/host/random.h"
@@ -135,6 +136,8 @@ public:
   const LaunchState &stateOf(const Cta &cta, int index) const {
     return const_cast<Impl *>(this)->stateOf(cta, index);
   }
+  Log log;
+  std::string logText; ///< of the last run
 
   /// Ends the run with an error of the running fiber; never returns to it.
   [[noreturn]] void fault(const std::string &what);
@@ -144,9 +147,9 @@ public:
     looked_again = false;
     last_progress = time;
   }
-  /// After the deadline: whether this wait ends without what it waits for. A few times, for code
-  /// that reads the clock only after a first vain wait.
-  bool refuses(Fiber &fiber) { return expired && fiber.refused++ < 3; }
+  /// After the deadline: whether this wait ends without what it waits for. Often enough for code
+  /// that reads the clock after a first vain wait, or at every 64th sweep only (gather.cuh).
+  bool refuses(Fiber &fiber) { return expired && fiber.refused++ < 200; }
   /// Parks the running fiber (whose park fields are set) until make runnable; runs others.
   void block(Park park);
   /// May let others run here; called by memory operations.

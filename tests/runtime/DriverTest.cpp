@@ -57,5 +57,5 @@ TEST_CASE("without a driver the error says so") {
   auto driver = Driver::open();
   REQUIRE(!driver);
   CHECK_THAT(llvm::toString(driver.takeError()),
-             Contains("no GPU driver") && Contains("libcuda.so.1") && Contains("--backend=host"));
+             Contains("no GPU driver") && Contains("libcuda.so.1") && Contains("megalith run --backend host"));
 }

@@ -187,6 +187,31 @@ def test_verify_sees_a_change_of_the_plan(was, edited, artifact, tmp_path):
     assert f"but got {edited}; compile again" in error and "plan.json, line " in error
 
 
+@pytest.mark.parametrize("was, edited, said", [
+    (r'"layers": 3', '"layers": 4', "layers"),
+    (r'"shape": \[[^\]]*\]', '"shape": []', "expected at least one value"),
+])
+def test_an_edited_plan_is_input_that_is_refused(was, edited, said, artifact, tmp_path):
+    changed = tmp_path / "changed"
+    shutil.copytree(artifact, changed)
+    text = (changed / "plan.json").read_text()
+    (changed / "plan.json").write_text(re.sub(was, edited, text, count=1))
+    error = megalith("run", changed, code=1).stderr
+    assert said in error and "reference" not in error
+
+
+def test_a_record_that_cannot_be_written_is_refused_first(artifact):
+    error = megalith("run", artifact, "--trace", "/no/such/folder/trace.json", code=1).stderr
+    assert "expected a file in a folder that exists but got /no/such/folder/trace.json" in error
+
+
+def test_conformance(artifact):
+    done = megalith("run", artifact, "--context", "129,17", "--conformance")
+    assert re.search(r"^  conforms to the role regions: 4 launches, \d+ steps, \d+ uses of barriers, ", done.stdout,
+                     flags=re.M)
+    assert "host" in megalith("run", artifact, "--conformance", "--backend", "cuda", code=2).stderr
+
+
 def test_a_launch_a_stage(tmp_path):
     megalith("compile", QWEN, "--target", "sm_90a", "--rows", "1", "--sms", 3, "--launch", "fused,per-stage", "-o",
              tmp_path, "--no-cubins")

@@ -10,7 +10,8 @@
 
 namespace megalith::check {
 
-llvm::Expected<std::unique_ptr<runtime::Backend>> openBackend(llvm::StringRef name, uint64_t seed) {
+llvm::Expected<std::unique_ptr<runtime::Backend>> openBackend(llvm::StringRef name, uint64_t seed,
+                                                              bool log) {
   if (name == "cuda") {
     auto backend = runtime::CudaBackend::create();
     if (!backend)
@@ -24,8 +25,8 @@ llvm::Expected<std::unique_ptr<runtime::Backend>> openBackend(llvm::StringRef na
     return headers.takeError();
   if (llvm::Error error = writeDeviceHeaders(*headers))
     return error;
-  return std::make_unique<runtime::HostBackend>(
-      runtime::HostBackendOptions{.compile = {.includeFolder = *headers}, .seed = seed});
+  return std::make_unique<runtime::HostBackend>(runtime::HostBackendOptions{
+      .compile = {.includeFolder = *headers}, .seed = seed, .log = log});
 }
 
 } // namespace megalith::check

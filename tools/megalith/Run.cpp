@@ -1,5 +1,7 @@
 //===- Run.cpp - megalith run -----------------------------------------------===//
 
+#include "codegen/lint/Replay.h"
+#include "models/Import.h"
 #include "runtime/host_backend.h"
 #include "tools/check/Backends.h"
 #include "tools/check/Session.h"
@@ -8,6 +10,7 @@
 #include "tools/megalith/Compilation.h"
 #include "tools/megalith/Files.h"
 #include "tools/megalith/LaunchModes.h"
+#include "tools/megalith/Verification.h"
 #include "tools/trace/Export.h"
 #include "tools/trace/Path.h"
 
@@ -28,9 +31,22 @@ static bool wantsTrace(const Arguments &arguments) {
   return arguments.has("trace") || arguments.has("perfetto");
 }
 
+/// That no sequence grows longer than the model's positions.
+static Error checkPositions(mlir::ModuleOp model, const check::Workload &workload) {
+  const int64_t positions = check::maxPositions(model);
+  for (const check::Sequence &sequence : workload.sequences)
+    if (workload.length(sequence) > positions)
+      return failure(
+          Exit::CommandLine,
+          "--context: expected at most the model's {0} positions, new rows included, but "
+          "got {1}",
+          positions, workload.length(sequence));
+  return Error::success();
+}
+
 /// The artifact to run: the folder given, or one compiled from the config given.
 static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
-                                      TemporaryFolder &temporary) {
+                                      const check::Workload &workload, TemporaryFolder &temporary) {
   StringRef given = arguments.positional();
   if (sys::fs::is_directory(given) && !isCheckpoint(given)) {
     for (StringRef name : {"target", "rows", "launch", "scope", "sms", "tp"})
@@ -61,6 +77,14 @@ static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
   Expected<ConfigText> config = readConfig(given, "a config.json or the folder of a plan");
   if (!config)
     return config.takeError();
+  // Before the work of compiling.
+  mlir::MLIRContext context;
+  auto model =
+      models::importConfig(context, config->text, config->file, {.rows = rows->front() - '0'});
+  if (!model)
+    return with(Exit::Input, model.takeError());
+  if (Error error = checkPositions(**model, workload))
+    return error;
   if (Error error = temporary.create())
     return error;
   auto compilation =
@@ -81,6 +105,18 @@ static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
   if (!artifact)
     return artifact.takeError();
   return artifact->folder;
+}
+
+/// That files can be written at the end of the work, before it begins.
+static Error checkOutputs(const Arguments &arguments) {
+  for (StringRef name : {"trace", "perfetto"}) {
+    StringRef folder = sys::path::parent_path(arguments.text(name));
+    if (!folder.empty() && !sys::fs::is_directory(folder))
+      return failure(Exit::Input,
+                     "--{0}: expected a file in a folder that exists but got {1}; make {2} first",
+                     name, arguments.text(name), folder);
+  }
+  return Error::success();
 }
 
 static Expected<check::Workload> workloadOf(const Arguments &arguments) {
@@ -140,6 +176,24 @@ struct Loaded {
     model = mlir::parseSourceFile<mlir::ModuleOp>(modelFile, &context);
     if (!model)
       return failure(Exit::Input, "{0}: expected valid moe IR but got the errors above", modelFile);
+    return checkFacts(planFile);
+  }
+
+private:
+  /// That the plan is of the model: an edited one fails here, not in the middle of the work.
+  Error checkFacts(StringRef planFile) {
+    const ModelFacts facts = collectFacts(*model, plan.model);
+    if (plan.layers != facts.layers)
+      return failure(Exit::Input, "{0}: expected the {1} layers of {2} but got {3}; compile again",
+                     planFile, facts.layers, kModelFile, plan.layers);
+    for (const runtime::Weight &weight : plan.weights)
+      for (const runtime::WeightPart &part : weight.parts)
+        if (auto known = facts.tensors.find(part.tensor);
+            known != facts.tensors.end() && known->second != part.shape)
+          return failure(Exit::Input,
+                         "{0}: weight {1}: expected {2} of the shape that {3} says but got "
+                         "another; compile again",
+                         planFile, weight.name, part.tensor, kModelFile);
     return Error::success();
   }
 };
@@ -155,14 +209,8 @@ static Error checkAgainst(mlir::ModuleOp model, const runtime::Plan &plan,
                    "expected at most {0} rows in a step, as the plan was compiled for, but got "
                    "{1}; compile for more --rows or run fewer",
                    plan.rows, rows);
-  const int64_t positions = check::maxPositions(model);
-  for (const check::Sequence &sequence : workload.sequences)
-    if (workload.length(sequence) > positions)
-      return failure(
-          Exit::CommandLine,
-          "--context: expected at most the model's {0} positions, new rows included, but "
-          "got {1}",
-          positions, workload.length(sequence));
+  if (Error error = checkPositions(model, workload))
+    return error;
   if (layer && *layer >= plan.layers)
     return failure(Exit::CommandLine, "--layer: expected a number from 0 to {0} but got '{1}'",
                    plan.layers - 1, *layer);
@@ -210,6 +258,31 @@ static Error record(const Arguments &arguments, check::Session &session,
   if (const auto path = trace::criticalPath(plan, trace))
     text += "\n" + trace::table(*path);
   return writeText("", text);
+}
+
+/// Whether all that ran, with a log, did what the plan's role regions say; where to be said so.
+static Error conform(Loaded &loaded, StringRef folder, runtime::Backend &backend) {
+  SmallString<128> file(folder);
+  sys::path::append(file, kKernelsFile);
+  Expected<std::string> text = readText(file, "the kernels' role regions");
+  if (!text)
+    return text.takeError();
+  auto kernels = parseKernels(loaded.context, *text, file);
+  if (!kernels)
+    return kernels.takeError();
+  const std::string log = static_cast<runtime::HostBackend &>(backend).takeLog();
+  const lint::Replayed replayed = lint::replay(**kernels, log);
+  for (const lint::Finding &finding : ArrayRef(replayed.findings).take_front(20))
+    errs() << finding.text << "\n";
+  if (!replayed.findings.empty())
+    return failure(Exit::Run,
+                   "--conformance: expected every warp to do the steps of its role but {0} did "
+                   "not, the first of them above; please report this as a fault of the compiler",
+                   replayed.findings.size());
+  return writeText("", formatv("  conforms to the role regions: {0} launches, {1} steps, {2} uses "
+                               "of barriers, {3} ranges of memory\n",
+                               replayed.launches, replayed.steps, replayed.slots, replayed.ranges)
+                           .str());
 }
 
 static Error writeReport(const check::Workload &workload, const runtime::Plan &plan,
@@ -269,11 +342,19 @@ static Error runRun(const Arguments &arguments) {
   Expected<check::Workload> workload = workloadOf(arguments);
   if (!workload)
     return workload.takeError();
-  auto backend = check::openBackend(*backendName);
+  if (Error error = checkOutputs(arguments))
+    return error;
+  const bool conforms = arguments.has("conformance");
+  if (conforms && *backendName != "host")
+    return failure(Exit::CommandLine,
+                   "--conformance: expected --backend host, which alone sees what every thread "
+                   "does, but got {0}",
+                   *backendName);
+  auto backend = check::openBackend(*backendName, /*seed=*/1, /*log=*/conforms);
   if (!backend)
     return with(Exit::Run, backend.takeError());
   TemporaryFolder temporary;
-  Expected<std::string> folder = artifact(arguments, *backendName == "cuda", temporary);
+  Expected<std::string> folder = artifact(arguments, *backendName == "cuda", *workload, temporary);
   if (!folder)
     return folder.takeError();
   Loaded loaded;
@@ -283,6 +364,10 @@ static Error runRun(const Arguments &arguments) {
   if (Error error = checkAgainst(*loaded.model, plan, *workload, options.layer))
     return error;
 
+  if (conforms && plan.loopingKernel())
+    return failure(Exit::CommandLine,
+                   "--conformance: expected a launch a layer or a stage but got one a step "
+                   "(--scope=step); leave out one of them");
   const bool feedback = arguments.has("feedback");
   if (feedback && (*repeats || options.layer))
     return failure(Exit::CommandLine,
@@ -317,6 +402,9 @@ static Error runRun(const Arguments &arguments) {
                                             *repeats)
                                         .str()))
       return error;
+  if (conforms)
+    if (Error error = conform(loaded, *folder, **backend))
+      return error;
   return wantsTrace(arguments) ? record(arguments, **session, *workload) : Error::success();
 }
 
@@ -328,6 +416,7 @@ static constexpr Option kOptions[] = {
     {"steps", "<n>", "steps in a row, each with new rows (1)"},
     {"feedback", "", "each step goes on with the tokens that the step before chose"},
     {"repeat", "<n>", "as often again, on the host each time with another schedule (0)"},
+    {"conformance", "", "check each thread's steps, slots and addresses against the role regions"},
     {"seed", "<n>", "of the made-up weights, tokens and history (1)"},
     {"trace", "<file>", "write what warps did in the last launches (compile --trace)"},
     {"perfetto", "<file>", "the same for ui.perfetto.dev"},

@@ -1,0 +1,50 @@
+//===- Faults.h - Kernels with a fault planted -------------------*- C++ -*-===//
+//
+// What a kernel must never do, planted into the source of a good one: each must end, within the
+// waits' deadline, in a message that names an edge where it is stuck. A rank that is dead will be
+// one more with tensor parallelism: until then nothing spans ranks.
+//
+//===----------------------------------------------------------------------===//
+#ifndef MEGALITH_TESTS_FAULTS_FAULTS_H
+#define MEGALITH_TESTS_FAULTS_FAULTS_H
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/Support/Error.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace megalith::test {
+
+struct Fault {
+  const char *name;
+  const char *what; ///< is wrong, for people
+  /// Where it shows first hand: among the waits of the host machine's list.
+  const char *edge;
+  /// Edges of which one may be the first to miss its deadline on a GPU: roles that ran ahead wait
+  /// for the same reason, and longer.
+  std::vector<const char *> first;
+  struct Edit {
+    const char *file; ///< "" : the kernel's source; else a device header's include name
+    const char *from, *to;
+  };
+  std::vector<Edit> edits;
+  bool onHost = true;
+};
+
+/// All of them, in kernels of qwen3-moe-small.test.json with two rows on eight SMs.
+llvm::ArrayRef<Fault> faults();
+
+/// A kernel's source and the device headers, with a fault.
+struct Planted {
+  std::string source;
+  std::map<std::string, std::string> headers;
+};
+
+/// Edits `source`; the error names an edit that finds nothing to change.
+llvm::Expected<Planted> plant(const Fault &fault, llvm::StringRef source);
+
+} // namespace megalith::test
+
+#endif // MEGALITH_TESTS_FAULTS_FAULTS_H

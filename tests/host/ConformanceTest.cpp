@@ -1,0 +1,159 @@
+//===- ConformanceTest.cpp - What threads did is what role regions say ----===//
+
+#include "codegen/lint/Replay.h"
+#include "tests/host/Bench.h"
+
+#include "llvm/ADT/StringExtras.h"
+
+#include <catch2/catch.hpp>
+#include <set>
+
+using namespace megalith;
+using namespace megalith::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+/// A plan on the host platform with a log.
+struct LoggedPlan {
+  LoggedPlan(const std::string &config, int64_t rows, int64_t sms,
+             runtime::LaunchMode launch = runtime::LaunchMode::Fused)
+      : bench(config, rows, sms, {}, launch),
+        backend({.compile = {.includeFolder = deviceHeaderFolder()}, .log = true}) {
+    auto made = check::Session::create(*bench.subject->graph, bench.subject->plan,
+                                       bench.subject->folder, backend, {});
+    if (!made)
+      FAIL(llvm::toString(made.takeError()));
+    session = std::move(*made);
+  }
+
+  /// Of a step that its launches overlap in.
+  std::string log(const check::Workload &workload, uint64_t seed) {
+    backend.reseed(seed);
+    auto outcome = session->run(workload, /*launchBase=*/seed);
+    if (!outcome)
+      FAIL(llvm::toString(outcome.takeError()));
+    return backend.takeLog();
+  }
+  lint::Replayed replay(llvm::StringRef log) { return lint::replay(*bench.subject->kernels, log); }
+
+  Bench bench;
+  runtime::HostBackend backend;
+  std::unique_ptr<check::Session> session;
+};
+
+std::string all(const lint::Replayed &replayed) {
+  std::string text;
+  for (const lint::Finding &finding : replayed.findings)
+    text += finding.text + "\n";
+  return text;
+}
+
+check::Workload workloadOf(int64_t rows) {
+  check::Workload workload{.sequences = {{.start = 129, .rows = 1, .content = 0}}};
+  if (rows > 1)
+    workload.sequences.push_back({.start = 0, .rows = rows - 1, .content = 1});
+  return workload;
+}
+
+} // namespace
+
+TEST_CASE("every warp does the steps of its role, on their slots and bytes") {
+  struct Case {
+    const char *config;
+    int64_t rows, sms;
+    runtime::LaunchMode launch;
+  };
+  for (const Case &each : {Case{"qwen3-moe-small.test.json", 2, 6, runtime::LaunchMode::Fused},
+                           {"mixtral-small.test.json", 1, 5, runtime::LaunchMode::Fused},
+                           {"qwen3-moe-small.test.json", 1, 3, runtime::LaunchMode::PerStage}}) {
+    LoggedPlan plan(each.config, each.rows, each.sms, each.launch);
+    for (uint64_t seed : {1, 2}) {
+      const std::string log = plan.log(workloadOf(each.rows), seed);
+      const lint::Replayed replayed = plan.replay(log);
+      INFO(each.config << ", rows " << each.rows << ", seed " << seed);
+      CHECK(all(replayed) == "");
+      CHECK(replayed.launches == plan.session->launchesPerStep());
+      CHECK(replayed.steps > 1000);
+      CHECK(replayed.slots > 1000);
+      CHECK(replayed.ranges > 1000);
+    }
+  }
+}
+
+TEST_CASE("a log with an altered line is refused by that line") {
+  LoggedPlan plan("qwen3-moe-small.test.json", 2, 6);
+  const std::string log = plan.log(workloadOf(2), 1);
+  llvm::SmallVector<llvm::StringRef> lines;
+  llvm::StringRef(log).split(lines, '\n');
+
+  auto altered = [&](size_t line, const std::string &text) {
+    std::string other;
+    for (size_t i = 0; i < lines.size(); ++i)
+      if (i != line)
+        other += (lines[i] + "\n").str();
+      else if (!text.empty())
+        other += text + "\n";
+    return all(plan.replay(other));
+  };
+  /// Adds to the number at a word of a line.
+  auto moved = [&](size_t line, size_t word, int64_t by) {
+    llvm::SmallVector<llvm::StringRef> words;
+    lines[line].trim().split(words, ' ');
+    int64_t number = 0;
+    REQUIRE(!words[word].getAsInteger(10, number));
+    const std::string text = std::to_string(number + by);
+    words[word] = text;
+    return altered(line, "  " + llvm::join(words, " "));
+  };
+  // Of every kind of line a few, spread over the log: what is altered, and how.
+  std::map<std::string, int> seen;
+  int alterations = 0;
+  llvm::StringRef step;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const llvm::StringRef line = lines[i];
+    auto refused = [&](const std::string &found, bool byLine = true) {
+      ++alterations;
+      INFO("line " << i + 1 << ": " << line.str() << "\n" << found.substr(0, 2000));
+      CHECK(found != "");
+      if (byLine)
+        CHECK_THAT(found, Contains("line " + std::to_string(i + 1) + ": "));
+    };
+    auto isWanted = [&](const std::string &kind, int spread, int most) {
+      const int number = seen[kind]++;
+      return number % spread == 0 && number / spread < most;
+    };
+    if (!line.starts_with("  ")) {
+      step = line;
+      if (line.contains(" @") && !line.contains(" pace ") && isWanted("step", 397, 6)) {
+        refused(altered(i, line.split('@').first.str() + "@nobody" +
+                               line.substr(line.rfind(' ')).str()));
+        refused(altered(i, ""), /*byLine=*/false);
+      }
+    } else if (line.starts_with("  barrier") && isWanted("barrier", 501, 6)) {
+      refused(moved(i, 2, 8));
+    } else if (line.starts_with("  copy") && isWanted("copy", 61, 3)) {
+      refused(moved(i, 5, 65536));
+      if (line.contains(" w_")) {
+        refused(moved(i, 2, 4096 * 16));
+        refused(altered(i, "  copy other " + line.drop_front(7).split(' ').second.str()));
+      }
+    } else if (line.starts_with("  store") && step.contains(" signal ") &&
+               isWanted("publish", 101, 4)) {
+      refused(moved(i, 3, 1 << 22));
+    } else if (line.starts_with("  store") && step.contains(" rearm ") &&
+               isWanted("rearm", 11, 3)) {
+      refused(moved(i, 3, 1 << 20));
+    } else if (line.starts_with("  load") && step.contains(" wait ") && isWanted("poll", 101, 4)) {
+      refused(moved(i, 3, 1 << 20));
+    } else if (line.starts_with("  shared write") && isWanted("write", 301, 5)) {
+      refused(altered(i, "  shared write 0 16")); // the barriers
+    } else if (line.starts_with("  shared read") && isWanted("read", 301, 5)) {
+      refused(moved(i, 3, 1 << 18));
+    }
+  }
+  CHECK(alterations > 30);
+  WARN(alterations << " lines altered, each refused");
+  CHECK_THAT(all(plan.replay("launch 0 layer 1\n0 0 wait @x y\n  nonsense\n")),
+             Contains("line 3: expected a line of a host log"));
+}
