@@ -74,7 +74,9 @@ llvm::Expected<host::KernelLibrary> compileForHost(llvm::StringRef source, llvm:
   auto headers = headerTexts(options.includeFolder);
   if (!headers)
     return headers.takeError();
-  const std::string key = compilerVersion() + '\0' + source.str() + '\0' + *headers;
+  std::string key = compilerVersion() + '\0' + source.str() + '\0' + *headers;
+  if (options.optimize != HostCompileOptions().optimize)
+    key += "-O" + std::to_string(options.optimize);
   auto folder = cacheEntry(options.cacheFolder, "host", name, key);
   if (!folder)
     return folder.takeError();
@@ -94,7 +96,8 @@ llvm::Expected<host::KernelLibrary> compileForHost(llvm::StringRef source, llvm:
     return error;
   llvm::SmallString<256> temporary;
   fs::createUniquePath(*folder + "/%%%%%%%%.so", temporary, /*MakeAbsolute=*/false);
-  auto library = host::KernelLibrary::compile(kept, options.includeFolder, temporary);
+  auto library =
+      host::KernelLibrary::compile(kept, options.includeFolder, temporary, options.optimize);
   if (!library) {
     fs::remove(temporary);
     return library.takeError();

@@ -21,11 +21,13 @@ struct HostCompileOptions {
   std::string includeFolder;
   /// Where compiled objects are kept; empty: defaultCacheFolder() (kernel_cache.h).
   std::string cacheFolder;
+  /// -O of the compiler: less runs slower and compiles sooner.
+  int optimize = 2;
 };
 
 /// Compiles `source` (emitted CUDA C++) for the host platform, or finds it in the cache: the key is
-/// the source, every header in includeFolder and the compiler's version. `name` is the source's
-/// file name, for messages; errors carry the compiler's first lines.
+/// the source, every header in includeFolder, the compiler's version and its options. `name` is the
+/// source's file name, for messages; errors carry the compiler's first lines.
 llvm::Expected<host::KernelLibrary> compileForHost(llvm::StringRef source, llvm::StringRef name,
                                                    const HostCompileOptions &options);
 

@@ -582,9 +582,29 @@ LogicalResult RefillOp::verify() {
   return success();
 }
 
+/// That nobody stores to the set of an earlier launch.
+static LogicalResult verifyStores(Operation *op, ArrayAttr writes) {
+  for (auto access : writes.getAsRange<AccessAttr>())
+    if (access.getSet() == Set::Previous)
+      return op->emitOpError() << "stores to the previous set of " << access.getBuffer()
+                               << "; expected the current one, as only the launch that owns a set "
+                                  "writes it";
+  return success();
+}
+
 LogicalResult PollOp::verify() {
   if (failed(verifyWaiter(*this, getEdgeAttr(), {EdgeKind::Words, EdgeKind::Launch})) ||
       failed(verifyAccesses(*this, getReads())) || failed(verifyAccesses(*this, getWrites())))
+    return failure();
+  if (FlatSymbolRefAttr joins = getJoinsAttr()) {
+    if (failed(verifySignaller(*this, joins, {EdgeKind::Mbarrier})))
+      return failure();
+    if (kernelOf(*this).lookup<EdgeOp>(getEdgeAttr()).getKind() != EdgeKind::Launch)
+      return emitOpError() << "expected bulk copies only over a launch edge, since they cannot "
+                              "look at words, but "
+                           << getEdgeAttr() << " is a words edge";
+  }
+  if (failed(verifyStores(*this, getWrites())))
     return failure();
   bool polls = false;
   for (auto access : getReads().getAsRange<AccessAttr>()) {
@@ -607,6 +627,8 @@ LogicalResult PollOp::verify() {
 
 LogicalResult ComputeOp::verify() {
   if (failed(verifyAccesses(*this, getReads())) || failed(verifyAccesses(*this, getWrites())))
+    return failure();
+  if (failed(verifyStores(*this, getWrites())))
     return failure();
   if (getRingAttr() && !expectDecl<RingOp>(*this, getRingAttr(), "a ring"))
     return failure();

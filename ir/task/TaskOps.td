@@ -365,10 +365,16 @@ def PollOp : Task_StepOp<"poll"> {
   let description = [{
     Over a launch edge nothing is left to wait for: the role's launch_wait came before. `reads` may also list what
     the words meet when they come: shared memory and immutable buffers.
+
+    With `joins` the rows come by bulk copies whose bytes join the next signal of that mbarrier edge: they have landed
+    for whoever waited for it, and for nobody else.
   }];
   let arguments = (ins StrAttr:$callee, StrArrayAttr:$args, FlatSymbolRefAttr:$edge, AccessArrayAttr:$reads,
-                       AccessArrayAttr:$writes);
-  let assemblyFormat = "$callee $args `waits` $edge `reads` custom<Accesses>($reads) `writes` custom<Accesses>($writes) attr-dict";
+                       AccessArrayAttr:$writes, OptionalAttr<FlatSymbolRefAttr>:$joins);
+  let assemblyFormat = [{
+    $callee $args `waits` $edge `reads` custom<Accesses>($reads) `writes` custom<Accesses>($writes) (`joins` $joins^)?
+    attr-dict
+  }];
   let hasVerifier = 1;
 }
 

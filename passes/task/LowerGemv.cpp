@@ -155,7 +155,7 @@ void KernelLowering::pollRows(Steps &steps, AccessAttr source, StringRef rows, S
   bool isProof = exchange(name).isSelfValidating();
   steps.poll(isProof ? "poll_rows<" + edge + ", " + rows + ">"
                      : "fetch_rows<" + edge + ", " + rows + ", " + full + ">",
-             {}, name + "_words", source, target);
+             {}, name + "_words", source, target, isProof ? StringRef() : full);
 }
 
 // Whether `stage`, right behind its kernel's routing, gets its rows while that goes on: nothing in
@@ -435,7 +435,7 @@ LogicalResult KernelLowering::lowerExpertDown(StageOp stage) {
     poller.poll(fetch, {"slot", "expert.pairs", "expert.count"}, words,
                 rectangle(input.getBuffer().getValue(), {d(1), c(0), c(0)}, kernel.getRows(),
                           {c(*configInt(stage, "k"))}, "expert_id"),
-                acts);
+                acts, isProof ? "" : "act_full");
     poller.signal("act_full");
   });
 

@@ -45,9 +45,10 @@ public:
   using Accesses = llvm::ArrayRef<AccessAttr>;
   void compute(const llvm::Twine &callee, Args args, Accesses reads, Accesses writes,
                llvm::StringRef result = {}, bool readsRing = false);
-  /// No `writes`: the words go to registers.
+  /// No `writes`: the words go to registers. `joins`: bulk copies, which that edge's next signal
+  /// hands on.
   void poll(const llvm::Twine &callee, Args args, llvm::StringRef edge, Accesses reads,
-            Accesses writes);
+            Accesses writes, llvm::StringRef joins = "");
   void copy(const llvm::Twine &callee, Args args, AccessAttr source);
 
   /// A loop of `trips` (least of the expressions), or of a symbol; the steps of `body` go inside.

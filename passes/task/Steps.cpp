@@ -86,9 +86,10 @@ void Steps::compute(const Twine &callee, Args args, Accesses reads, Accesses wri
                     readsRing ? ref(names::kRing) : FlatSymbolRefAttr(), optional(result));
 }
 
-void Steps::poll(const Twine &callee, Args args, StringRef edge, Accesses reads, Accesses writes) {
+void Steps::poll(const Twine &callee, Args args, StringRef edge, Accesses reads, Accesses writes,
+                 StringRef joins) {
   PollOp::create(ops, loc, ops.getStringAttr(callee), strings(args), ref(edge), array(reads),
-                 array(writes));
+                 array(writes), joins.empty() ? FlatSymbolRefAttr() : ref(joins));
 }
 
 void Steps::copy(const Twine &callee, Args args, AccessAttr source) {

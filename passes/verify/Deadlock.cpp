@@ -57,20 +57,24 @@ private:
   void tell(const Standing &sm, int role) {
     const Standing::Of &of = sm.roles[role];
     const Edge &edge = program.edges[of.at->edge];
+    InFlightDiagnostic fault = faults.at(of.at->op, sm.sm);
+    fault << "deadlock: the " << nameOfTask(of.at->op);
     if (of.at->kind == Instr::Poll)
-      faults.at(of.at->op, sm.sm) << "deadlock: the " << nameOfRole(role) << " polls words of @"
-                                  << Program::nameOf(edge.op)
-                                  << " that nothing publishes in this launch";
+      fault << " polls words of @" << Program::nameOf(edge.op)
+            << " that nothing publishes in this launch; expected a task.compute of the "
+            << nameOfRole(edge.from) << " that writes them, before what waits for this poll";
     else if (of.at->kind == Instr::LaunchWait)
-      faults.at(of.at->op, sm.sm) << "deadlock: the " << nameOfRole(role)
-                                  << " waits for all SMs to be over with launch "
-                                  << program.launches[of.at->launch - 1]
-                                  << ", which not every one says";
+      fault << " waits for all SMs to be over with launch " << program.launches[of.at->launch - 1]
+            << ", which not every one says; expected a task.launch_done in each launch of every SM";
     else
-      faults.at(of.at->op, sm.sm) << "deadlock: the " << nameOfRole(role) << " waits for use "
-                                  << of.waits << " of edge @" << Program::nameOf(edge.op)
-                                  << ", which the " << nameOfRole(edge.from) << " signals "
-                                  << of.signals << " times";
+      fault << " waits for use " << of.waits << " of edge @" << Program::nameOf(edge.op)
+            << ", which the " << nameOfRole(edge.from) << " signals " << of.signals
+            << " times; expected a signal for each wait, and none that waits for this one";
+    // Where the other side stands.
+    if (const Instr *at = sm.roles[edge.from].at; at && edge.from != role)
+      fault.attachNote(at->op->getLoc()) << "the " << nameOfTask(at->op) << " is blocked here";
+    else
+      fault.attachNote(edge.op->getLoc()) << "the edge is declared here";
   }
 
   const Program &program;

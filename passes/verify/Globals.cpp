@@ -134,10 +134,16 @@ void Globals::touch(const Site &site, const Rect &rect) {
   auto name = [&] { return Program::nameOf(global.op); };
   if (!rect.fits(global.rows, global.cols)) {
     faults.at(op, sm) << "touches @" << name() << ' ' << describe(rect) << ", outside its "
-                      << global.rows << " x " << global.cols;
+                      << global.rows << " x " << global.cols << "; expected a place inside";
     return;
   }
   const bool isBuffer = global.kind == Global::Buffer;
+  if (isBuffer && global.mutability == Mutability::Pages &&
+      (access.table < 0 || access.axiom != Axiom::Injective))
+    faults.at(op, sm)
+        << "touches the pages @" << name()
+        << " without an injective table, which alone keeps positions apart; add table "
+           "@name to the access";
   if (global.kind == Global::Exchange && site.instr->kind == Instr::Copy)
     faults.at(op, sm) << "copies words of exchange @" << name()
                       << ", which only a task.poll may read";
@@ -148,10 +154,11 @@ void Globals::touch(const Site &site, const Rect &rect) {
     return;
   if (isBuffer)
     faults.at(op, sm) << "writes @" << name() << ' ' << describe(rect)
-                      << " a second time in this launch";
+                      << " a second time in this launch; expected tiles that lie apart";
   else
     faults.at(op, sm) << "streams blocks of @" << name() << ' ' << describe(rect)
-                      << " that were streamed before in this launch";
+                      << " that were streamed before in this launch; expected slices that lie "
+                         "apart";
 }
 
 // Stores of a role that has not waited for the previous launch: faults unless they are empty.
@@ -184,7 +191,13 @@ void Globals::checkEnds() {
     for (size_t launch = 0; launch < program.launches.size(); ++launch) {
       const Planes &planes = touched[program.stateOf(launch, index)];
       writers += !planes.empty();
-      const bool isWhole = !planes.empty() && planes.isComplete(global.rows, global.cols);
+      const bool isWhole = !planes.empty() && planes.isComplete(global.rows, global.cols,
+                                                                global.kind == Global::Weights);
+      if (std::optional<Planes::Key> gap = planes.firstGap(); gap && global.kind == Global::Weights)
+        faults.at(global.op, 0) << "is streamed for argument " << gap->argument
+                                << " of its table but not for the one before"
+                                << program.inLaunch(launch)
+                                << "; expected arguments to count from 0";
       isComplete &= isWhole || planes.empty();
       if (global.kind == Global::Weights && reached[program.stateOf(launch, index)] && !isWhole)
         faults.at(global.op, 0) << "has blocks that no SM streams" << program.inLaunch(launch)

@@ -9,6 +9,12 @@ llvm::StringRef megalith::verify::nameOfRole(int role) {
   return stringifyRole(static_cast<Role>(role));
 }
 
+std::string megalith::verify::nameOfTask(Operation *step) {
+  return (stringifyRole(step->getParentOfType<RoleOp>().getRole()) + " of @" +
+          step->getParentOfType<StageOp>().getSymName())
+      .str();
+}
+
 Local::Local(const Program &program, const Valuation &valuation, Faults &faults)
     : program(program), valuation(valuation), faults(faults), edges(program.edges.size()),
       shared(program.shared.size()), rings(program.rings.size()),
@@ -207,6 +213,11 @@ void Local::act(Thread &thread, const Instr &instr) {
   default:
     break;
   }
+  if (instr.isStale)
+    faults.at(instr.op, sm) << "the " << nameOfTask(instr.op)
+                            << " polls the previous set in the kernel's first launch, whose words "
+                               "no launch of this kernel publishes; expected the current set, or a "
+                               "stage that runs later (during)";
   if (instr.receives)
     requireLaunchWait(thread, instr, "reading what an earlier launch wrote");
   if (instr.polls) {

@@ -88,13 +88,17 @@ private:
     std::vector<std::pair<int, uint32_t>> rearmedBy; ///< by global: role, and its clock then
     int64_t dependentsLaunched = 0;
   };
-  /// One access to shared memory.
+  /// One access to shared memory. A bulk copy's write has landed for those who know of a wait for
+  /// use `use` of `edge`, whoever knows that it was issued.
   struct Record {
     int role;
     uint32_t clock;
     bool isWrite;
     Rect rect;
     mlir::Operation *op;
+    int edge = -1; ///< a store or load if negative
+    int64_t use = 0;
+    bool isCopy() const { return edge >= 0; }
   };
   using Records = std::vector<Record>;
   struct Filling {
@@ -139,6 +143,8 @@ private:
   bool reads(const Instr &instr, int decl) const;
   bool isFilled(SharedState &state, const Shared &buffer, int64_t use, const Rect &rect);
   void accessRing(Thread &thread, const Instr &instr, bool isWrite);
+  bool knows(const Thread &thread, const Record &before) const;
+  bool isOrdered(const Thread &thread, const Record &before, const Record &record) const;
   void order(Thread &thread, const Records &records, mlir::Operation *memory, const Record &record);
 
   const Program &program;
@@ -158,5 +164,7 @@ private:
 
 /// "producer", …
 llvm::StringRef nameOfRole(int role);
+/// Who does a step: "consumer of @o_proj".
+std::string nameOfTask(mlir::Operation *step);
 
 } // namespace megalith::verify

@@ -1,24 +1,58 @@
 // Shared memory of one SM: what is read was written, and nothing races.
 #include "passes/verify/Local.h"
+#include "passes/verify/MemoryOrder.h"
 
 using namespace mlir;
 using namespace megalith;
 using namespace megalith::task;
 using namespace megalith::verify;
 
-// Both accesses touch the same bytes and one writes: the earlier must be known to this role.
+// That it is over: for a bulk copy, that it has landed, which only a wait for its edge tells.
+bool Local::knows(const Thread &thread, const Record &before) const {
+  if (!before.isCopy())
+    return before.role == thread.role || before.clock <= thread.clock[before.role];
+  return llvm::any_of(program.edges[before.edge].to, [&](int role) {
+    const auto &waits = edges[before.edge].waitClock[role];
+    return before.use < static_cast<int64_t>(waits.size()) &&
+           waits[before.use] <= thread.clock[role];
+  });
+}
+
+// Both touch the same bytes and one writes: what docs/memory-order.md asks for.
+bool Local::isOrdered(const Thread &thread, const Record &before, const Record &record) const {
+  using namespace order;
+  const Order needed = order::required(!before.isWrite  ? Hazard::WriteAfterRead
+                                       : record.isWrite ? Hazard::WriteAfterWrite
+                                                        : Hazard::ReadAfterWrite,
+                                       before.isCopy() ? Proxy::Async : Proxy::Generic,
+                                       record.isCopy() ? Proxy::Async : Proxy::Generic, Reach::Cta);
+  return (needed == Order::Barrier || needed == Order::Bytes) && knows(thread, before);
+}
+
 void Local::order(Thread &thread, const Records &records, Operation *memory, const Record &record) {
+  auto verb = [](const Record &record) {
+    return record.isCopy() ? "bulk copy into" : record.isWrite ? "write of" : "read of";
+  };
   for (const Record &before : records) {
-    if (before.role == record.role || !(before.isWrite || record.isWrite) ||
-        before.clock <= thread.clock[before.role] || !before.rect.overlaps(record.rect))
+    if (!(before.isWrite || record.isWrite) || !before.rect.overlaps(record.rect) ||
+        isOrdered(thread, before, record))
       continue;
-    faults.at(record.op, sm)
-            .append(record.isWrite ? "the write of @" : "the read of @", Program::nameOf(memory),
-                    " ", describe(record.rect), " by the ", nameOfRole(record.role),
-                    " is not ordered after the ", before.isWrite ? "write" : "read", " by the ",
-                    nameOfRole(before.role), "; expected an edge from the ",
-                    nameOfRole(before.role), " to the ", nameOfRole(record.role), " between them")
-            .attachNote(before.op->getLoc())
+    const std::string earlier = nameOfTask(before.op), later = nameOfTask(record.op);
+    std::string text;
+    llvm::raw_string_ostream out(text);
+    out << "the " << verb(record) << " @" << Program::nameOf(memory) << ' ' << describe(record.rect)
+        << " by the " << later << " is not ordered after the " << verb(before) << " it by the "
+        << earlier;
+    if (before.isCopy())
+      out << "; expected a wait for @" << Program::nameOf(program.edges[before.edge].op)
+          << ", which the copy's bytes complete, between them";
+    else if (record.isCopy() && before.isWrite)
+      out << "; expected another buffer, since only fence.proxy.async orders stores before a bulk "
+             "copy, and no device function has one";
+    else
+      out << "; expected an edge from the " << nameOfRole(before.role) << " to the "
+          << nameOfRole(record.role) << " between them";
+    faults.at(record.op, sm).append(text).attachNote(before.op->getLoc())
         << "the earlier access is here";
     break;
   }
@@ -84,7 +118,8 @@ void Local::access(Thread &thread, const Instr &instr, const Access &access) {
     return;
   if (!rect.fits(buffer.rows, buffer.cols)) {
     faults.at(instr.op, sm) << "touches " << access.attr.getBuffer() << ' ' << describe(rect)
-                            << ", outside its " << buffer.rows << " x " << buffer.cols;
+                            << ", outside its " << buffer.rows << " x " << buffer.cols
+                            << "; expected a place inside";
     return;
   }
   const int64_t use = fillingOf(thread, instr, buffer);
@@ -92,7 +127,11 @@ void Local::access(Thread &thread, const Instr &instr, const Access &access) {
     return;
   SharedState &state = shared[access.decl];
   Records &records = entryOf(state.slots, use % buffer.slots);
-  const Record record{thread.role, thread.clock[thread.role], access.isWrite, rect, instr.op};
+  Record record{thread.role, thread.clock[thread.role], access.isWrite, rect, instr.op};
+  if (access.isWrite && instr.joins >= 0) {
+    record.edge = instr.joins;
+    record.use = edges[instr.joins].signals();
+  }
   order(thread, records, buffer.op, record);
   // Buffers planned over the same bytes: any two accesses conflict.
   for (int index : buffer.overlapping) {
@@ -102,6 +141,16 @@ void Local::access(Thread &thread, const Instr &instr, const Access &access) {
     all.rect = {0, other.rows, 0, other.cols};
     for (const Records &of : shared[index].slots)
       order(thread, of, other.op, all);
+    if (!access.isWrite)
+      continue;
+    if (reads(instr, index))
+      faults.at(instr.op, sm) << "the " << nameOfTask(instr.op) << " fills @"
+                              << Program::nameOf(buffer.op) << " over bytes of @"
+                              << Program::nameOf(other.op)
+                              << ", which the same op reads; expected buffers that lie apart";
+    // What it held is gone, whoever wrote it.
+    for (Filling &filling : shared[index].fillings)
+      filling.written.clear();
   }
   if (access.isWrite) {
     // Where each warp fills its share anew, other warps may read the old one until they meet; an op
@@ -115,7 +164,7 @@ void Local::access(Thread &thread, const Instr &instr, const Access &access) {
                             << ", not all of which filling " << use
                             << " wrote; expected a write of it before";
   llvm::erase_if(records, [&](const Record &before) {
-    const bool isKnown = before.clock <= thread.clock[before.role];
+    const bool isKnown = knows(thread, before);
     const bool isReplaced = access.isWrite || (!before.isWrite && before.role == thread.role);
     return isKnown && isReplaced && rect.contains(before.rect);
   });
@@ -133,7 +182,11 @@ void Local::accessRing(Thread &thread, const Instr &instr, bool isWrite) {
     return;
   }
   Records &records = entryOf(state.slots, use % ring.slots);
-  const Record record{thread.role, thread.clock[thread.role], isWrite, {0, 1, 0, 1}, instr.op};
+  Record record{thread.role, thread.clock[thread.role], isWrite, {0, 1, 0, 1}, instr.op};
+  if (isWrite) {
+    record.edge = ring.full;
+    record.use = use;
+  }
   order(thread, records, ring.op, record);
   if (isWrite)
     records.clear();

@@ -14,7 +14,7 @@ public:
     int table = -1; ///< none
     int64_t argument = 0, sm = 0;
     bool operator<(const Key &other) const {
-      return std::tie(table, argument, sm) < std::tie(other.table, other.argument, other.sm);
+      return std::tie(table, sm, argument) < std::tie(other.table, other.sm, other.argument);
     }
   };
   static Key keyOf(const Access &access, const int64_t *dims) {
@@ -35,13 +35,33 @@ public:
     auto it = tabled.find(key);
     return it == tabled.end() ? none : it->second;
   }
+  /// Whether all of the other's elements are here.
+  bool containsAll(const Planes &other) const {
+    return plain.containsAll(other.plain) && llvm::all_of(other.tabled, [&](const auto &entry) {
+             return at(entry.first).containsAll(entry.second);
+           });
+  }
+  /// A key whose argument's predecessor, from 0 on, was not touched though the table and SM were.
+  std::optional<Key> firstGap() const {
+    Key next;
+    for (const auto &[key, plane] : tabled) {
+      if (key.table != next.table || key.sm != next.sm)
+        next = {key.table, 0, key.sm};
+      if (key.argument != next.argument)
+        return key;
+      ++next.argument;
+    }
+    return std::nullopt;
+  }
   bool empty() const { return plain.empty() && tabled.empty(); }
-  /// Whether the whole of every plane that was touched is there: all rows of the plain plane, of
-  /// table planes the rows that were touched.
-  bool isComplete(int64_t rows, int64_t cols) const {
+  /// Whether the whole of every plane that was touched is there: all rows of the plain plane; of
+  /// table planes likewise if `areMatrices`, else the rows that were touched.
+  bool isComplete(int64_t rows, int64_t cols, bool areMatrices) const {
     return (plain.empty() || plain.contains({0, rows, 0, cols})) &&
-           llvm::all_of(tabled,
-                        [&](const auto &entry) { return entry.second.hasOnlyWholeRows(cols); });
+           llvm::all_of(tabled, [&](const auto &entry) {
+             return areMatrices ? entry.second.contains({0, rows, 0, cols})
+                                : entry.second.hasOnlyWholeRows(cols);
+           });
   }
 
 private:

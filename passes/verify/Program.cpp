@@ -219,6 +219,7 @@ void Program::addStep(Operation &op, int role, unsigned depth, Operation *stage)
       .Case([&](PaceOp op) { onEdge(Instr::Pace, op.getEdgeAttr()); })
       .Case([&](PollOp op) {
         onEdge(Instr::Poll, op.getEdgeAttr());
+        instr.joins = op.getJoinsAttr() ? indexOf(op.getJoinsAttr()) : -1;
         addAll(op.getReads(), false);
         addAll(op.getWrites(), true);
       })
@@ -264,6 +265,7 @@ void Program::addStep(Operation &op, int role, unsigned depth, Operation *stage)
     auto exchange = dyn_cast<ExchangeOp>(global.op);
     const bool isPolled = instr.kind == Instr::Poll && !access.isWrite && exchange;
     instr.polls |= isPolled && isOwn(access, instr) && exchange.isSelfValidating();
+    instr.isStale |= isPolled && isLooping && exchange.isSelfValidating() && !isOwn(access, instr);
     instr.receives |= isPolled && access.isCurrent() && !exchange.isSelfValidating();
     instr.publishes |= access.isWrite && isExchange;
     instr.stores |= access.isWrite && global.kind == Global::Buffer;

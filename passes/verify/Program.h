@@ -118,10 +118,12 @@ struct Instr {
   /// What happens up to `end` (a stage or loop) or here depends on the SM or a symbol.
   bool varies = false;
   bool polls = false;     ///< reads words of this launch, or of the one before in the same kernel
+  bool isStale = false;   ///< reads words that the launch before a looping kernel's first published
   bool receives = false;  ///< reads words that the end of an earlier launch handed on
   bool publishes = false; ///< writes words
   bool stores = false;    ///< writes a global buffer
   int edge = -1, ring = -1, loop = -1;
+  int joins = -1;     ///< of a poll by bulk copies: the edge whose next signal hands them on
   int exchange = -1;  ///< of a re-arming: index in Program::globals
   int refilled = -1;  ///< index in Program::shared
   int launch = 0;     ///< place in Program::launches

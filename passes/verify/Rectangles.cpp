@@ -157,3 +157,13 @@ bool RectSet::hasOnlyWholeRows(int64_t cols) const {
     return columns.size() == 1 && columns.begin()->first == 0 && columns.begin()->second == cols;
   });
 }
+
+bool RectSet::containsAll(const RectSet &other) const {
+  if (!other.only.empty() && !contains(other.only))
+    return false;
+  for (const auto &[row, band] : other.bands)
+    for (const auto &[begin, end] : band.columns)
+      if (!contains({row, band.end - row, begin, end - begin}))
+        return false;
+  return true;
+}

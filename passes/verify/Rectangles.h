@@ -46,6 +46,8 @@ public:
   }
   /// (row, column) of an element of `rect` that is not in the set, if there is one.
   std::optional<std::pair<int64_t, int64_t>> firstMissing(const Rect &rect) const;
+  /// Whether it holds all of the other set.
+  bool containsAll(const RectSet &other) const;
   /// Whether every row with an element in the set has all its `cols`.
   bool hasOnlyWholeRows(int64_t cols) const;
 

@@ -57,6 +57,14 @@ static LogicalResult verifyPlaces(KernelOp kernel) {
     if (buffer.getSpace() == Space::Smem && buffer.getOffset())
       buffers.push_back({buffer, *buffer.getOffset(), *buffer.getOffset() + buffer.byteSize()});
   LogicalResult result = success();
+  // Arrays of one list after the other.
+  for (const auto *list : {&alone, &buffers})
+    for (const Place &place : *list)
+      if (place.end > kernel.getSmemBytes().value_or(INT64_MAX))
+        result = place.op->emitOpError()
+                 << "is placed at bytes " << place.begin << " to " << place.end
+                 << " of shared memory, of which the kernel has " << *kernel.getSmemBytes()
+                 << "; expected a lower offset, or more smem";
   auto keepApart = [&](const Place &a, const Place &b) {
     if (a.begin < b.end && b.begin < a.end)
       result = a.op->emitOpError()
@@ -182,29 +190,68 @@ LogicalResult verify::verifyKernel(KernelOp kernel, int randomCases) {
   return success();
 }
 
-/// Exchanges over launch edges that role regions of `kernel` read, or write.
-static llvm::MapVector<StringAttr, Operation *> handedOn(KernelOp kernel, bool isWrite) {
-  llvm::MapVector<StringAttr, Operation *> found;
+using Touched = llvm::MapVector<StringAttr, Operation *>;
+
+/// The exchanges among those picked whose words role regions of `kernel` publish, or poll of a set.
+static Touched touchedOf(KernelOp kernel, llvm::function_ref<bool(ExchangeOp)> pick,
+                         std::optional<task::Set> polled) {
+  Touched found;
   llvm::DenseSet<StringAttr> names;
   for (auto exchange : kernel.getOps<ExchangeOp>())
-    if (!exchange.isSelfValidating())
+    if (pick(exchange))
       names.insert(exchange.getSymNameAttr());
   if (names.empty())
     return found;
   auto add = [&](Operation *op, ArrayAttr accesses) {
     for (auto access : accesses.getAsRange<AccessAttr>())
-      if (names.contains(access.getBuffer().getAttr()))
+      if (names.contains(access.getBuffer().getAttr()) && (!polled || access.getSet() == *polled))
         found.insert({access.getBuffer().getAttr(), op});
   };
   kernel.walk([&](PollOp op) {
-    if (!isWrite)
+    if (polled)
       add(op, op.getReads());
   });
   kernel.walk([&](ComputeOp op) {
-    if (isWrite)
+    if (!polled)
       add(op, op.getWrites());
   });
   return found;
+}
+
+/// Exchanges over launch edges that role regions of `kernel` read, or write.
+static Touched handedOn(KernelOp kernel, bool isWrite) {
+  return touchedOf(
+      kernel, [](ExchangeOp exchange) { return !exchange.isSelfValidating(); },
+      isWrite ? std::nullopt : std::optional(task::Set::Current));
+}
+
+// Words that cross into the next launch: published by the launch before each that polls them
+// there, and polled by the launch that publishes them or by the next. Launches of a looping kernel
+// are the business of Words.h.
+static LogicalResult verifyCrossing(ArrayRef<KernelOp> launches) {
+  auto crosses = [](ExchangeOp exchange) { return exchange.isCrossing(); };
+  auto published = [&](KernelOp kernel) { return touchedOf(kernel, crosses, std::nullopt); };
+  auto polled = [&](KernelOp kernel, task::Set set) { return touchedOf(kernel, crosses, set); };
+  for (size_t i = 0; i < launches.size(); ++i) {
+    KernelOp kernel = launches[i], last = i > 0 ? launches[i - 1] : KernelOp();
+    if (kernel.isLooping())
+      continue;
+    const Touched before = last ? published(last) : Touched();
+    for (auto [name, op] : polled(kernel, task::Set::Previous))
+      if (!before.contains(name))
+        return op->emitOpError() << "polls words of @" << name.getValue() << " in launch " << i
+                                 << " that the launch before publishes, but "
+                                 << (last ? "@" + last.getSymName() + ", that one, publishes none"
+                                          : llvm::Twine("this is the step's first"));
+    const Touched own = polled(kernel, task::Set::Current);
+    const Touched next =
+        i + 1 < launches.size() ? polled(launches[i + 1], task::Set::Previous) : Touched();
+    for (auto [name, op] : published(kernel))
+      if (!own.contains(name) && !next.contains(name))
+        return op->emitOpError() << "publishes words of @" << name.getValue() << " in launch " << i
+                                 << ", which neither this launch nor the next polls";
+  }
+  return success();
 }
 
 // What launches hand on is written, whole (Words.h), by a launch before each that reads it, by none
@@ -221,18 +268,28 @@ static LogicalResult verifySequence(ModuleOp module) {
         return module.emitOpError() << "expected a kernel " << name << ", which a launch names";
       launches.push_back(kernel);
     }
-  else
+  // Kernels without a step (tests of single ones) may poll what none of them publishes.
+  if (!launches.empty() && failed(verifyCrossing(launches)))
+    return failure();
+  if (launches.empty())
     llvm::append_range(launches, module.getOps<KernelOp>());
 
   struct State {
     size_t writer; // launch
     Operation *op;
     bool isRead;
+    llvm::SmallDenseSet<Operation *> readers = {}; ///< kernels
   };
   llvm::MapVector<StringAttr, State> states;
   for (auto [index, kernel] : llvm::enumerate(launches)) {
     for (auto [name, op] : handedOn(kernel, /*isWrite=*/false)) {
       auto it = states.find(name);
+      // Had a launch between written it, that would be later in the list.
+      if (it != states.end() && !it->second.readers.insert(kernel).second)
+        return op->emitOpError() << "reads @" << name.getValue() << " in launch " << index
+                                 << ", which its kernel read before and no launch has written "
+                                    "since launch "
+                                 << it->second.writer << "; expected the writer between the two";
       if (it == states.end())
         return op->emitOpError() << "reads @" << name.getValue() << " in launch " << index
                                  << ", which no launch of the step before it writes";
@@ -243,18 +300,22 @@ static LogicalResult verifySequence(ModuleOp module) {
         return op->emitOpError() << "writes @" << name.getValue()
                                  << ", which this kernel reads too; expected the reader in a later "
                                     "launch, since nothing orders the SMs of one";
-      auto [it, isNew] = states.insert({name, {index, op, false}});
+      auto [it, isNew] = states.insert({name, State{index, op, false}});
       if (!isNew && !it->second.isRead)
         return op->emitOpError() << "writes @" << name.getValue() << " in launch " << index
                                  << ", but no launch has read what launch " << it->second.writer
                                  << " wrote there";
-      it->second = {index, op, false};
+      it->second = State{index, op, false};
     }
   }
   for (auto &[name, state] : states)
     if (!state.isRead)
       return state.op->emitOpError() << "writes @" << name.getValue() << " in launch "
                                      << state.writer << ", which no launch of the step reads";
+  auto layers = module->getAttrOfType<DenseI64ArrayAttr>(kLaunchLayersAttr);
+  if (layers && layers.size() != static_cast<int64_t>(launches.size()))
+    return module.emitOpError() << "expected a layer for each of " << launches.size()
+                                << " launches, but megalith.launch_layers has " << layers.size();
   return success();
 }
 

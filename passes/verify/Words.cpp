@@ -20,6 +20,11 @@ Words::Words(const Program &program, ArrayRef<const Summary *> runs, Faults &fau
         threads.push_back({.sm = static_cast<int64_t>(sms.size()), .role = role});
       sms.push_back({run});
     }
+  for (const auto &code : program.code)
+    for (const Instr &instr : code)
+      for (const Access &access : program.accessesOf(instr))
+        for (int64_t rank = 0; publishes(access) && rank < program.ranks; ++rank)
+          exchangeOf(rank, instr.launch, access.decl).hasPublisher = true;
   for (Thread &thread : threads) {
     queue.push_back(&thread);
     for (const Event &event : eventsOf(thread))
@@ -107,20 +112,17 @@ bool Words::isInside(const Thread &thread, const Instr &instr, const Access &acc
     return true;
   faults.at(instr.op, thread.sm % program.sms)
       << "touches " << access.attr.getBuffer() << ' ' << describe(rect) << ", outside its "
-      << global.rows << " x " << global.cols;
+      << global.rows << " x " << global.cols << "; expected a place inside";
   return false;
 }
 
 bool Words::poll(Thread &thread, const Instr &instr, const int64_t *dims) {
   for (const Access &access : program.accessesOf(instr)) {
-    if (access.isWrite || access.isShared)
+    if (access.isWrite || access.isShared ||
+        program.globals[access.decl].kind != Global::Exchange) // constants that the words meet
       continue;
-    if (!program.isOwn(access, instr)) {
-      if (program.isLooping)
-        faults.at(instr.op, thread.sm) << "polls words of " << access.attr.getBuffer()
-                                       << " that the launch before the kernel's first published";
-      continue;
-    }
+    if (!program.isOwn(access, instr))
+      continue; // of the launch before the kernel
     const Rect rect = placeOf(thread, access, dims);
     if (!isInside(thread, instr, access, rect))
       continue; // its words never come
@@ -133,7 +135,7 @@ bool Words::poll(Thread &thread, const Instr &instr, const int64_t *dims) {
         exchange.waiting[{key, *words.firstMissing(rect)}].push_back(&thread);
         return false;
       }
-    } else if (exchange.publicationsLeft > 0) {
+    } else if (exchange.publicationsLeft > 0 || !exchange.hasPublisher) {
       // Rows behind a partition table are written by whoever its axiom says: wait for all.
       exchange.waitingForAll.push_back(&thread);
       return false;
@@ -143,8 +145,33 @@ bool Words::poll(Thread &thread, const Instr &instr, const int64_t *dims) {
       exchange.heard.resize(program.ranks);
       exchange.heard[rankOf(thread)].add(rect);
     }
+    if (!rect.empty())
+      exchange.polled.add(Planes::keyOf(access, dims), rect);
   }
   return true;
+}
+
+// Among what was played so far: for a message.
+const Event *Words::firstPublisher(const Planes::Key &key, const Access &access, const Rect &rect,
+                                   int launch, const Thread *&by) {
+  SmallVector<int64_t, 8> at;
+  for (const Thread &thread : threads)
+    for (const Event &event : ArrayRef(eventsOf(thread)).take_front(thread.next)) {
+      const Instr &instr = program.code[thread.role][event.instr];
+      if (event.isPoll || instr.launch != launch)
+        continue;
+      at.assign(1, thread.sm % program.sms);
+      llvm::append_range(at, ArrayRef(sms[thread.sm].run->dims).slice(event.dims, instr.depth - 1));
+      for (const Access &other : program.accessesOf(instr)) {
+        const Planes::Key otherKey = Planes::keyOf(other, at.data());
+        if (!publishes(other) || other.decl != access.decl || otherKey < key || key < otherKey ||
+            !placeOf(thread, other, at.data()).overlaps(rect))
+          continue;
+        by = &thread;
+        return &event;
+      }
+    }
+  return nullptr;
 }
 
 void Words::publish(Thread &thread, const Instr &instr, const int64_t *dims) {
@@ -153,6 +180,7 @@ void Words::publish(Thread &thread, const Instr &instr, const int64_t *dims) {
       continue;
     Exchange &exchange = exchangeOf(rankOf(thread), instr.launch, access.decl);
     exchange.isPublished = true;
+    exchange.isScattered |= access.table >= 0 && access.axiom != Axiom::Uniform;
     if (--exchange.publicationsLeft == 0) {
       for (Thread *waiting : exchange.waitingForAll)
         enqueue(*waiting);
@@ -162,10 +190,18 @@ void Words::publish(Thread &thread, const Instr &instr, const int64_t *dims) {
     if (rect.empty() || !isInside(thread, instr, access, rect))
       continue;
     const Planes::Key key = Planes::keyOf(access, dims);
-    if (!exchange.words.add(key, rect))
-      faults.at(instr.op, thread.sm % program.sms)
-          << "publishes words of " << access.attr.getBuffer() << ' ' << describe(rect)
-          << " that were published before in this launch";
+    if (!exchange.words.add(key, rect)) {
+      InFlightDiagnostic fault = faults.at(instr.op, thread.sm % program.sms);
+      fault << "the " << nameOfTask(instr.op) << " publishes words of " << access.attr.getBuffer()
+            << ' ' << describe(rect)
+            << " that were published before in this launch; expected places that lie apart";
+      const Thread *by = nullptr;
+      if (const Event *first = firstPublisher(key, access, rect, instr.launch, by)) {
+        Operation *op = program.code[by->role][first->instr].op;
+        fault.attachNote(op->getLoc())
+            << "the " << nameOfTask(op) << " on SM " << by->sm % program.sms << " was the first";
+      }
+    }
     wake(exchange, key, rect);
   }
 }
@@ -200,9 +236,23 @@ void Words::checkEnds() {
         checkHeard(exchange, global);
       if (!op || !exchange.isPublished)
         continue;
-      if (exchange.words.empty() || !exchange.words.isComplete(global.rows, global.cols))
+      if (exchange.words.empty() ||
+          !exchange.words.isComplete(global.rows, global.cols, /*areMatrices=*/false))
         faults.at(op, 0) << "has words that no role publishes" << program.inLaunch(launch)
                          << "; expected each exactly once";
+      if (std::optional<Planes::Key> gap = exchange.words.firstGap())
+        faults.at(op, 0) << "is published for argument " << gap->argument
+                         << " of its table but not for the one before" << program.inLaunch(launch)
+                         << "; expected arguments to count from 0";
+      // Which rows other SMs name by such a table is not known here, but that they want whole ones.
+      const bool isRead =
+          exchange.isScattered
+              ? exchange.polled.isComplete(global.rows, global.cols, /*areMatrices=*/false)
+              : exchange.polled.containsAll(exchange.words);
+      if (op.isSelfValidating() && !op.isCrossing() && !global.isNumbers && exchange.isPolled &&
+          !isRead)
+        faults.at(op, 0) << "has words that are published but never polled"
+                         << program.inLaunch(launch) << "; expected some SM to read each";
       // Later launches read the others.
       if (op.isSelfValidating() && !op.isCrossing() && !exchange.isPolled)
         faults.at(op, 0) << "is published but never polled" << program.inLaunch(launch);

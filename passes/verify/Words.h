@@ -38,10 +38,12 @@ private:
     Clock passed{};
   };
   struct Exchange {
-    Planes words;
+    Planes words, polled;
     std::vector<RectSet> heard; ///< of numbers of ranks, by rank: what its SMs have polled
     int64_t publicationsLeft = 0;
+    bool hasPublisher = false; ///< a step that publishes, be it never in this case
     bool isPublished = false, isPolled = false;
+    bool isScattered = false; ///< rows are named by a table that is not uniform
     /// Threads that wait for a word, by (plane, row, column), and for every publication.
     std::map<std::pair<Planes::Key, std::pair<int64_t, int64_t>>, std::vector<Thread *>> waiting;
     std::vector<Thread *> waitingForAll;
@@ -52,6 +54,8 @@ private:
   }
   bool advance(Thread &thread);
   bool poll(Thread &thread, const Instr &instr, const int64_t *dims);
+  const Event *firstPublisher(const Planes::Key &key, const Access &access, const Rect &rect,
+                              int launch, const Thread *&by);
   void publish(Thread &thread, const Instr &instr, const int64_t *dims);
   bool awaitLaunch(Thread &thread, const Instr &instr);
   void endLaunch(const Instr &instr);

@@ -17,7 +17,7 @@ static llvm::Error problem(const llvm::Twine &text) {
 }
 
 llvm::Expected<KernelLibrary> KernelLibrary::compile(llvm::StringRef source, llvm::StringRef root,
-                                                     llvm::StringRef output) {
+                                                     llvm::StringRef output, int optimize) {
   const char *named = getenv("CXX");
   std::string compiler = named && *named ? named : "g++";
   auto found = llvm::sys::findProgramByName(compiler);
@@ -27,10 +27,10 @@ llvm::Expected<KernelLibrary> KernelLibrary::compile(llvm::StringRef source, llv
   llvm::SmallString<128> log;
   if (std::error_code e = llvm::sys::fs::createTemporaryFile("megalith-host", "log", log))
     return problem("host platform: cannot write a temporary file: " + e.message());
-  std::string include = ("-I" + root).str();
+  std::string include = ("-I" + root).str(), level = "-O" + std::to_string(optimize);
   llvm::StringRef arguments[] = {*found,
                                  "-std=c++20",
-                                 "-O2",
+                                 level,
                                  "-w",
                                  "-ffp-contract=off",
                                  "-fno-gnu-unique",

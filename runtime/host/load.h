@@ -15,10 +15,10 @@ namespace megalith::host {
 class KernelLibrary {
 public:
   /// Compiles one source with the host's C++ compiler ($CXX, else g++) into the shared object
-  /// `output` and opens it. `root` is the folder that holds codegen/device and runtime. The error
-  /// carries the compiler's first lines.
+  /// `output` and opens it, with -O`optimize`. `root` is the folder that holds codegen/device and
+  /// runtime. The error carries the compiler's first lines.
   static llvm::Expected<KernelLibrary> compile(llvm::StringRef source, llvm::StringRef root,
-                                               llvm::StringRef output);
+                                               llvm::StringRef output, int optimize = 2);
   static llvm::Expected<KernelLibrary> open(llvm::StringRef path);
 
   /// The kernel that MEGALITH_KERNEL(name) defined.

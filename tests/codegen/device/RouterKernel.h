@@ -56,6 +56,10 @@ using Small = RouterKernel<8, 4, 2, ExpertWeights::softmax_renormalised, false>;
 using Many = RouterKernel<8, 128, 8, ExpertWeights::softmax_renormalised, false>;
 using Most = RouterKernel<4, 512, 16, ExpertWeights::softmax, false>;
 using Biased = RouterKernel<2, 60, 4, ExpertWeights::sigmoid_renormalised, true>;
+// So small that every routing can be tried.
+using Tiny2 = RouterKernel<3, 3, 2, ExpertWeights::softmax_renormalised, false>;
+using Tiny3 = RouterKernel<2, 4, 3, ExpertWeights::softmax, false>;
+using Tiny1 = RouterKernel<4, 3, 1, ExpertWeights::sigmoid, false>;
 using Plain = RouterKernel<1, 8, 2, ExpertWeights::sigmoid, false>;
 
 } // namespace megalith::test

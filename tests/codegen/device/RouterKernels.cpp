@@ -15,6 +15,15 @@ MEGALITH_KERNEL(router_most) {
 MEGALITH_KERNEL(router_biased) {
   test::Biased::run(args);
 }
+MEGALITH_KERNEL(router_tiny1) {
+  test::Tiny1::run(args);
+}
+MEGALITH_KERNEL(router_tiny2) {
+  test::Tiny2::run(args);
+}
+MEGALITH_KERNEL(router_tiny3) {
+  test::Tiny3::run(args);
+}
 MEGALITH_KERNEL(router_plain) {
   test::Plain::run(args);
 }

@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <random>
+#include <set>
 #include <vector>
 
 using namespace megalith;
@@ -20,6 +22,9 @@ MEGALITH_TEST_KERNEL(router_many);
 MEGALITH_TEST_KERNEL(router_most);
 MEGALITH_TEST_KERNEL(router_biased);
 MEGALITH_TEST_KERNEL(router_plain);
+MEGALITH_TEST_KERNEL(router_tiny1);
+MEGALITH_TEST_KERNEL(router_tiny2);
+MEGALITH_TEST_KERNEL(router_tiny3);
 
 namespace {
 
@@ -162,7 +167,82 @@ std::vector<float> randomLogits(int count, uint32_t seed, int levels) {
   return values;
 }
 
+/// What the proof takes of the table (docs/kernel-contract.md section 9): @expert_id is the same on
+/// all SMs and injective; the rows of pairs that its entries name are each live pair once; @active
+/// is in its range.
+template <class K> void checkAxioms(const Routing<K> &routing) {
+  constexpr int kTop = Routing<K>::kTop, kRows = Routing<K>::kRows;
+  const auto &t = routing.table[0], &other = routing.table[1];
+  REQUIRE(t.active == other.active);
+  REQUIRE((t.active >= 0 && t.active <= K::Table::kMaxActive));
+  std::set<int> experts, pairs;
+  REQUIRE(t.first[0] == 0);
+  for (int a = 0; a < t.active; ++a) {
+    REQUIRE(t.expert[a] == other.expert[a]);
+    REQUIRE((t.expert[a] >= 0 && t.expert[a] < Routing<K>::kExperts));
+    REQUIRE(experts.insert(t.expert[a]).second);
+    REQUIRE(t.first[a] < t.first[a + 1]); // active: it has pairs
+    REQUIRE(t.first[a + 1] == other.first[a + 1]);
+    std::set<int> rows;
+    for (int i = t.first[a]; i < t.first[a + 1]; ++i) {
+      const int p = t.pair[i];
+      REQUIRE(p == other.pair[i]);
+      REQUIRE((p >= 0 && p < kRows * kTop));
+      REQUIRE(t.id[p] == t.expert[a]);
+      REQUIRE(pairs.insert(p).second);
+      REQUIRE(rows.insert(p / kTop).second); // a row's experts differ: at most kRows rows gather
+    }
+  }
+  size_t live = 0;
+  for (int r = 0; r < kRows; ++r)
+    live += routing.live[r] ? kTop : 0;
+  REQUIRE(pairs.size() == live);
+}
+
+/// Every row dead or routed to every sequence of kTop different experts.
+template <class K> void checkEveryRouting(const host::KernelRecord &kernel) {
+  constexpr int kTop = Routing<K>::kTop, kRows = Routing<K>::kRows, kExperts = Routing<K>::kExperts;
+  std::vector<std::vector<int32_t>> choices = {{}}; // dead
+  std::vector<int32_t> ids(kTop);
+  const std::function<void(int)> choose = [&](int slot) {
+    if (slot == kTop) {
+      choices.push_back(ids);
+      return;
+    }
+    for (int e = 0; e < kExperts; ++e)
+      if (std::find(ids.begin(), ids.begin() + slot, e) == ids.begin() + slot) {
+        ids[slot] = e;
+        choose(slot + 1);
+      }
+  };
+  choose(0);
+  int64_t cases = 1;
+  for (int r = 0; r < kRows; ++r)
+    cases *= choices.size();
+  for (int64_t code = 0; code < cases; ++code) {
+    std::vector<bool> live;
+    std::vector<int32_t> given;
+    int64_t rest = code;
+    for (int r = 0; r < kRows; ++r, rest /= choices.size()) {
+      const auto &choice = choices[rest % choices.size()];
+      live.push_back(!choice.empty());
+      for (int s = 0; s < kTop; ++s)
+        given.push_back(choice.empty() ? s : choice[s]);
+    }
+    Routing<K> routing(std::vector<float>(kRows * kExperts, 0.5f), live);
+    routing.given = given;
+    routing.launch(kernel, 1 + code);
+    checkAxioms(routing);
+  }
+}
+
 } // namespace
+
+TEST_CASE("every routing of few rows to few experts obeys the tables' axioms") {
+  checkEveryRouting<test::Tiny1>(megalith_kernel_router_tiny1);
+  checkEveryRouting<test::Tiny2>(megalith_kernel_router_tiny2);
+  checkEveryRouting<test::Tiny3>(megalith_kernel_router_tiny3);
+}
 
 TEST_CASE("every order and tie of four logits") {
   std::vector<float> all;
@@ -174,6 +254,7 @@ TEST_CASE("every order and tie of four logits") {
     Routing<test::Small> routing({all.begin() + 4 * first, all.begin() + 4 * (first + 8)});
     routing.launch(megalith_kernel_router_small);
     routing.check();
+    checkAxioms(routing);
   }
 }
 

@@ -127,7 +127,7 @@ std::string manyStages(int64_t tiles) {
                   {.trips = "1",
                    .source = formatv("@w{0}[d0 * 8, 0] 8 x [1]", i),
                    .result = formatv("@h{0}[0, d0 * 16] 1 x [16]", i),
-                   .input = i ? formatv("[0, 0] 1 x [16, {0}]", cols).str() : ""},
+                   .input = i ? formatv("[0, 0] 1 x [{0}]", cols).str() : ""},
                   stages);
   return kernel(body);
 }
@@ -139,11 +139,12 @@ std::string unlikeSms(int64_t tiles) {
   const std::string column = "(d1 floordiv 2) * 32 + (d1 mod 2) * 16";
   std::string body = declarations(1, kSms, each * 16);
   body += "    task.symbol @n in 1 to 4 per_sm = \"n\"\n"
+          "    task.table @unit size 1000 injective = \"unit\"\n"
           "    task.buffer @kv [1, 1000] bf16 global pages {slot = 2}\n";
   const std::string extra = "task.for \"s\" in @n {\n"
                             "          task.compute \"f\" [] reads [] writes []\n"
                             "        }\n        ";
-  const std::string source = "@kv[0, d1 mod 7] 1 x [1]";
+  const std::string source = "@kv[d1, 0, d1 mod 7] 1 x [1] table @unit";
   body += stage(0,
                 {.trips = formatv("[d0 + {0}]", each - kSms),
                  .source = source,

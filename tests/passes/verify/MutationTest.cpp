@@ -267,7 +267,8 @@ TEST_CASE("messages name the roles, the edge and the mend") {
   };
   CHECK_THAT(
       messageWithout([&](Operation *op) { return isa<SignalOp>(op) && edgeIs(op, "x_full"); }),
-      Catch::Contains("deadlock: the consumer waits for use") && Catch::Contains("@x_full"));
+      Catch::Contains("deadlock: the consumer of @norm_linear1 waits for use") &&
+          Catch::Contains("@x_full"));
   CHECK_THAT(messageWithout([&](Operation *op) { return isa<LaunchWaitOp>(op); }),
              Catch::Contains("no task.launch_wait before"));
   CHECK_THAT(messageWithout([&](Operation *op) { return isa<RearmOp>(op); }),
@@ -302,7 +303,9 @@ TEST_CASE("launches of stages that do not hand on what they should are rejected"
   CHECK_THAT(errorAfter([&](Launches &list) {
                list.insert(list.begin() + at(list, "merge"), list[at(list, "attention")]);
              }),
-             Catch::Contains("writes @partials in launch") &&
+             Catch::Contains("reads @qkv in launch 3, which its kernel read before"));
+  CHECK_THAT(errorAfter([&](Launches &list) { list.insert(list.begin(), list[0]); }),
+             Catch::Contains("writes @resid in launch") &&
                  Catch::Contains("no launch has read what launch"));
   CHECK_THAT(errorAfter([&](Launches &list) { list.pop_back(); }),
              Catch::Contains("which no launch of the step reads"));

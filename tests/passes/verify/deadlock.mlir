@@ -12,13 +12,15 @@ task.kernel @circle "toy" target "sm_90a" sms 2 rows 1 {
       task.launch_wait
       task.rearm @h
       task.launch_dependents
-      // expected-error @+1 {{deadlock: the poller polls words of @h_words}}
+      // expected-note @+2 {{the poller of @s is blocked here}}
+      // expected-error @+1 {{deadlock: the poller of @s polls words of @h_words that nothing publishes in this launch; expected a task.compute of the epilogue that writes them}}
       task.poll "poll_rows" [] waits @h_words reads [@h[0, 0] 1 x [8]] writes [@xs[0, 0] 1 x [8]]
       task.signal @x_full
     }
     task.role epilogue {
       task.launch_wait
-      // expected-error @+1 {{deadlock: the epilogue waits for use 0 of edge @x_full, which the poller signals 0 times}}
+      // expected-note @+2 {{the epilogue of @s is blocked here}}
+      // expected-error @+1 {{deadlock: the epilogue of @s waits for use 0 of edge @x_full, which the poller signals 0 times; expected a signal for each wait}}
       task.wait @x_full
       task.compute "publish" [] reads [@xs[0, 0] 1 x [8]] writes [@h[0, d0 * 4] 1 x [4]]
     }
@@ -41,7 +43,8 @@ task.kernel @twice "toy" target "sm_90a" sms 2 rows 1 {
     }
     task.role epilogue {
       task.launch_wait
-      // expected-error @+1 {{publishes words of @h rows [0, 1) columns [0, 8) that were published before}}
+      // expected-note @+2 {{the epilogue of @s on SM 0 was the first}}
+      // expected-error @+1 {{the epilogue of @s publishes words of @h rows [0, 1) columns [0, 8) that were published before in this launch; expected places that lie apart}}
       task.compute "publish" [] reads [] writes [@h[0, 0] 1 x [8]]
     }
   }
@@ -61,7 +64,7 @@ task.kernel @race "toy" target "sm_90a" sms 1 rows 1 {
       task.compute "load_rows" [] reads [@x[0, 0] 1 x [8]] writes [@xs[0, 0] 1 x [8]]
     }
     task.role consumer {
-      // expected-error @+1 {{the read of @xs rows [0, 1) columns [0, 8) by the consumer is not ordered after the write by the poller; expected an edge from the poller to the consumer}}
+      // expected-error @+1 {{the read of @xs rows [0, 1) columns [0, 8) by the consumer of @s is not ordered after the write of it by the poller of @s; expected an edge from the poller to the consumer}}
       task.compute "f" [] reads [@xs[0, 0] 1 x [8]] writes []
     }
   }

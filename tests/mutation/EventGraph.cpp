@@ -1,0 +1,382 @@
+#include "tests/mutation/EventGraph.h"
+
+#include "mlir/IR/AffineExpr.h"
+#include "llvm/ADT/StringExtras.h"
+
+#include <algorithm>
+#include <set>
+
+using namespace mlir;
+using namespace megalith;
+using namespace megalith::task;
+using namespace megalith::mutation;
+
+bool mutation::isCovered(const Area &area, llvm::ArrayRef<Area> by) {
+  if (area.empty())
+    return true;
+  for (const Area &other : by) {
+    if (!other.meets(area))
+      continue;
+    // What the first that meets it leaves over, cut into four.
+    const int64_t top = std::max(area.row, other.row), bottom = std::min(area.rowEnd, other.rowEnd);
+    const Area rest[] = {{area.row, top, area.col, area.colEnd},
+                         {bottom, area.rowEnd, area.col, area.colEnd},
+                         {top, bottom, area.col, std::max(area.col, other.col)},
+                         {top, bottom, std::min(area.colEnd, other.colEnd), area.colEnd}};
+    return llvm::all_of(rest, [&](const Area &part) { return isCovered(part, by); });
+  }
+  return false;
+}
+
+//===----------------------------------------------------------------------===//
+// Unrolling
+//===----------------------------------------------------------------------===//
+
+EventGraph::EventGraph(KernelOp kernel, int64_t most)
+    : kernel(kernel), most(most), isLooping(kernel.isLooping()) {
+  for (Operation &op : kernel.getBody().front())
+    if (auto symbol = dyn_cast<SymbolOpInterface>(op))
+      decls[symbol.getNameAttr()] = &op;
+  for (EdgeOp edge : kernel.edges()) {
+    edgeIndex[edge.getSymNameAttr()] = edges.size();
+    edges.push_back(edge);
+  }
+}
+
+void EventGraph::build() {
+  const int64_t sms = kernel.getSms();
+  ofSm.resize(sms);
+  ofRole.resize(sms);
+  uses.assign(sms, std::vector<EdgeUses>(edges.size()));
+  for (int64_t sm = 0; sm < sms; ++sm)
+    for (int64_t launch = 0; launch < kernel.getLaunches().value_or(1); ++launch)
+      for (auto stage : kernel.getOps<StageOp>()) {
+        if (!stage.runsIn(launch) || sm >= stage.getSms().value_or(sms))
+          continue;
+        for (int role = 0; role < 4; ++role)
+          if (RoleOp region = stage.role(static_cast<Role>(role))) {
+            SmallVector<int64_t, 5> dims = {sm};
+            walk(region.getBody().front(), stage, role, sm, launch, dims);
+          }
+      }
+}
+
+void EventGraph::walk(Block &block, StageOp stage, int role, int64_t sm, int64_t launch,
+                      SmallVectorImpl<int64_t> &dims) {
+  for (Operation &op : block) {
+    if (auto loop = dyn_cast<ForOp>(op)) {
+      const int64_t trips = tripsOf(loop, dims);
+      dims.push_back(0);
+      for (; dims.back() < trips; ++dims.back())
+        walk(loop.getBody().front(), stage, role, sm, launch, dims);
+      dims.pop_back();
+    } else if (!isa<LocalOp>(op)) {
+      addStep(&op, stage, role, sm, launch, dims);
+    }
+  }
+}
+
+void EventGraph::addStep(Operation *op, StageOp, int role, int64_t sm, int64_t launch,
+                         ArrayRef<int64_t> dims) {
+  const int id = nodes.size();
+  Node node{sm, role, launch, op, SmallVector<int64_t, 5>(dims), {}, {}};
+  auto &line = ofRole[sm][role];
+  if (!line.empty())
+    node.before.push_back(line.back());
+  if (auto name = op->getAttrOfType<FlatSymbolRefAttr>("edge"); name && !isa<PollOp>(op)) {
+    node.edge = edgeIndex.lookup(name.getAttr());
+    EdgeUses &of = uses[sm][node.edge];
+    if (isa<WaitOp, AcquireOp>(op)) {
+      node.use = of.waits[role].size();
+      of.waits[role].push_back(id);
+    } else if (isa<PeekOp>(op)) {
+      node.use = of.waits[role].size();
+    } else if (isa<SignalOp, ReleaseOp, CopyOp>(op)) {
+      node.use = of.signals.size();
+      of.signals.push_back(id);
+    }
+  }
+  line.push_back(id);
+  ofSm[sm].push_back(id);
+  nodes.push_back(std::move(node));
+}
+
+int64_t EventGraph::tripsOf(ForOp loop, ArrayRef<int64_t> dims) {
+  if (FlatSymbolRefAttr symbol = loop.getTrips().getSymbol())
+    return std::min(cast<SymbolOp>(decls.lookup(symbol.getAttr())).getMax(), most);
+  return leastOf(loop.getTrips().getMap().getValue(), dims);
+}
+
+int64_t EventGraph::evaluate(AffineExpr expr, ArrayRef<int64_t> dims) const {
+  if (auto constant = dyn_cast<AffineConstantExpr>(expr))
+    return constant.getValue();
+  if (auto dim = dyn_cast<AffineDimExpr>(expr))
+    return dim.getPosition() < dims.size() ? dims[dim.getPosition()] : 0;
+  auto binary = cast<AffineBinaryOpExpr>(expr);
+  const int64_t a = evaluate(binary.getLHS(), dims), b = evaluate(binary.getRHS(), dims);
+  const int64_t quotient = b > 0 ? (a >= 0 ? a / b : -((-a + b - 1) / b)) : 0;
+  switch (expr.getKind()) {
+  case AffineExprKind::Add:
+    return a + b;
+  case AffineExprKind::Mul:
+    return a * b;
+  case AffineExprKind::FloorDiv:
+    return quotient;
+  case AffineExprKind::Mod:
+    return a - quotient * b;
+  default: // CeilDiv
+    return quotient * b == a ? quotient : quotient + 1;
+  }
+}
+
+int64_t EventGraph::leastOf(AffineMap map, ArrayRef<int64_t> dims) const {
+  int64_t least = INT64_MAX;
+  for (AffineExpr expr : map.getResults())
+    least = std::min(least, evaluate(expr, dims));
+  return std::max<int64_t>(least, 0);
+}
+
+Area EventGraph::areaOf(AccessAttr access, ArrayRef<int64_t> dims) const {
+  AffineMap at = access.getAt().getValue();
+  const unsigned results = at.getNumResults();
+  const int64_t row = evaluate(at.getResult(results - 2), dims),
+                col = evaluate(at.getResult(results - 1), dims);
+  return {row, row + access.getRows(), col, col + leastOf(access.getCols().getValue(), dims)};
+}
+
+std::vector<std::pair<AccessAttr, bool>> EventGraph::accessesOf(Operation *op) const {
+  std::vector<std::pair<AccessAttr, bool>> list;
+  auto addAll = [&](StringRef name, bool isWrite) {
+    if (auto array = op->getAttrOfType<ArrayAttr>(name))
+      for (auto access : array.getAsRange<AccessAttr>())
+        list.push_back({access, isWrite});
+  };
+  addAll("reads", false);
+  addAll("writes", true);
+  if (auto copy = dyn_cast<CopyOp>(op))
+    list.push_back({copy.getSource(), false});
+  return list;
+}
+
+std::string EventGraph::placeOf(int id) const {
+  const Node &node = nodes[id];
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  out << "SM " << node.sm << " launch " << node.launch << ' '
+      << stringifyRole(static_cast<Role>(node.role)) << ' ' << node.op->getName().stripDialect();
+  for (int64_t index : ArrayRef(node.dims).drop_front())
+    out << ' ' << index;
+  out << ' ' << node.op->getLoc();
+  return text;
+}
+
+std::string EventGraph::keyOf(int id) const {
+  const Node &node = nodes[id];
+  auto name = dyn_cast<NameLoc>(node.op->getLoc());
+  std::string key = name ? name.getName().str() : "";
+  for (int64_t part : {node.launch, int64_t(node.role)})
+    key.append(reinterpret_cast<const char *>(&part), sizeof part);
+  key.append(reinterpret_cast<const char *>(node.dims.data()),
+             node.dims.size() * sizeof node.dims[0]);
+  return key;
+}
+
+bool EventGraph::fail(const Twine &text, int node) {
+  if (problem.empty())
+    problem = text.str() + (node < 0 ? "" : " at " + placeOf(node));
+  return false;
+}
+
+//===----------------------------------------------------------------------===//
+// Orders of one SM
+//===----------------------------------------------------------------------===//
+
+static int64_t warpsOfRole(Role role) {
+  return role == Role::Consumer ? 8 : 1;
+}
+
+bool EventGraph::checkDeclarations() {
+  struct Bytes {
+    Operation *op;
+    int64_t begin, end;
+    bool mayOverlap;
+  };
+  std::vector<Bytes> all;
+  for (EdgeOp edge : edges) {
+    if (edge.getArrivals() != (edge.isGlobal() ? 1 : warpsOfRole(edge.getFrom())))
+      return fail("@" + edge.getSymName() + " has the wrong number of arrivals");
+    if (edge.getOffset())
+      all.push_back({edge, *edge.getOffset(), *edge.getOffset() + 8 * edge.getSlots(), false});
+  }
+  for (auto ring : kernel.getOps<RingOp>())
+    if (ring.getOffset())
+      all.push_back({ring, *ring.getOffset(),
+                     *ring.getOffset() + ring.getSlots() * ring.getSlotBytes(), false});
+  for (auto buffer : kernel.getOps<BufferOp>())
+    if (buffer.getSpace() == Space::Smem && buffer.getOffset())
+      all.push_back({buffer, *buffer.getOffset(), *buffer.getOffset() + buffer.byteSize(), true});
+  for (const Bytes &a : all) {
+    if (kernel.getSmemBytes() && a.end > *kernel.getSmemBytes())
+      return fail("a place in shared memory lies beyond its end");
+    for (const Bytes &b : all)
+      if (a.op != b.op && !(a.mayOverlap && b.mayOverlap) && a.begin < b.end && b.begin < a.end)
+        return fail("places in shared memory overlap");
+  }
+  return true;
+}
+
+// Arrows of edges, and as many waits as signals in every launch.
+bool EventGraph::joinEdges(int64_t sm) {
+  std::vector<int> done(kernel.getLaunches().value_or(1), -1);
+  for (int id : ofSm[sm])
+    if (isa<LaunchDoneOp>(nodes[id].op)) {
+      if (done[nodes[id].launch] >= 0)
+        return fail("a launch ends twice", id);
+      done[nodes[id].launch] = id;
+    }
+  for (int id : ofSm[sm]) {
+    Node &node = nodes[id];
+    if (isa<LaunchWaitOp>(node.op) && node.launch > 0) {
+      if (done[node.launch - 1] < 0)
+        return fail("waits for a launch that does not end", id);
+      node.before.push_back(done[node.launch - 1]);
+    }
+    if (!isa<WaitOp, AcquireOp, PeekOp>(node.op))
+      continue;
+    const int64_t use = node.use - (isa<AcquireOp>(node.op) ? edges[node.edge].getSlots() : 0);
+    const auto &signals = uses[sm][node.edge].signals;
+    if (use >= static_cast<int64_t>(signals.size()))
+      return fail("waits for what is never signalled", id);
+    if (use >= 0)
+      node.before.push_back(signals[use]);
+  }
+  for (size_t e = 0; e < edges.size(); ++e) {
+    if (edges[e].isGlobal())
+      continue;
+    auto count = [&](ArrayRef<int> list) {
+      std::vector<int64_t> counts(done.size());
+      for (int id : list)
+        ++counts[nodes[id].launch];
+      return counts;
+    };
+    for (auto to : edges[e].getTo().getAsRange<RoleAttr>())
+      if (count(uses[sm][e].signals) != count(uses[sm][e].waits[static_cast<int>(to.getValue())]))
+        return fail("@" + edges[e].getSymName() + " is not waited for as often as signalled");
+  }
+  return true;
+}
+
+bool EventGraph::close(int64_t sm) {
+  const auto &list = ofSm[sm];
+  const size_t words = (list.size() + 63) / 64;
+  std::vector<int> missing(list.size());
+  std::vector<std::vector<int>> after(list.size());
+  for (size_t i = 0; i < list.size(); ++i)
+    localIndex[list[i]] = i;
+  for (size_t i = 0; i < list.size(); ++i)
+    for (int before : nodes[list[i]].before) {
+      ++missing[i];
+      after[localIndex[before]].push_back(i);
+    }
+  std::vector<int> ready;
+  for (size_t i = 0; i < list.size(); ++i)
+    if (missing[i] == 0)
+      ready.push_back(i);
+  size_t done = 0;
+  while (!ready.empty()) {
+    const int i = ready.back();
+    ready.pop_back();
+    ++done;
+    auto &bits = ancestors[list[i]];
+    bits.assign(words, 0);
+    for (int before : nodes[list[i]].before) {
+      const auto &others = ancestors[before];
+      for (size_t w = 0; w < words; ++w)
+        bits[w] |= others[w];
+    }
+    bits[i / 64] |= uint64_t(1) << (i % 64);
+    for (int next : after[i])
+      if (--missing[next] == 0)
+        ready.push_back(next);
+  }
+  return done == list.size() || fail("roles of SM " + Twine(sm) + " wait for each other");
+}
+
+bool EventGraph::isBefore(int a, int b) const {
+  const int i = localIndex[a];
+  return ancestors[b][i / 64] >> (i % 64) & 1;
+}
+
+bool EventGraph::hasLanded(const Access &copy, int node) const {
+  const EdgeUses &of = uses[nodes[node].sm][copy.copyEdge];
+  return llvm::any_of(of.waits, [&](const std::vector<int> &waits) {
+    return copy.copyUse < static_cast<int64_t>(waits.size()) && isBefore(waits[copy.copyUse], node);
+  });
+}
+
+// A barrier has two phases: a slot is signalled again only after its waiters passed.
+bool EventGraph::checkPhases(int64_t sm) {
+  for (size_t e = 0; e < edges.size(); ++e) {
+    const EdgeUses &of = uses[sm][e];
+    const int64_t slots = edges[e].getSlots();
+    if (edges[e].isGlobal())
+      continue;
+    for (size_t use = slots; use < of.signals.size(); ++use)
+      for (auto to : edges[e].getTo().getAsRange<RoleAttr>()) {
+        const auto &waits = of.waits[static_cast<int>(to.getValue())];
+        if (use - slots >= waits.size() || !isBefore(waits[use - slots], of.signals[use]))
+          return fail("signals a phase that somebody may still wait for", of.signals[use]);
+      }
+  }
+  return true;
+}
+
+std::string EventGraph::fault() {
+  if (!checkDeclarations())
+    return problem;
+  build();
+  ancestors.resize(nodes.size());
+  localIndex.resize(nodes.size());
+  for (int64_t sm = 0; sm < kernel.getSms(); ++sm)
+    if (!joinEdges(sm) || !close(sm) || !checkPhases(sm) || !checkMemory(sm) || !checkRing(sm) ||
+        !checkLaunches(sm))
+      return problem;
+  if (!checkWords() || !checkPlaces() || !checkProgress())
+    return problem;
+  return "";
+}
+
+//===----------------------------------------------------------------------===//
+// Comparing two kernels
+//===----------------------------------------------------------------------===//
+
+std::vector<EventGraph::Arrow> EventGraph::arrows() const {
+  std::vector<Arrow> list;
+  for (size_t id = 0; id < nodes.size(); ++id)
+    for (int before : nodes[id].before)
+      if (nodes[before].role != nodes[id].role)
+        list.push_back(
+            {keyOf(before), keyOf(id),
+             nodes[id].edge < 0 ? "" : EdgeOp(edges[nodes[id].edge]).getSymName().str()});
+  return list;
+}
+
+std::optional<std::string> EventGraph::way(const std::string &from, const std::string &to) {
+  if (places.empty())
+    for (size_t id = 0; id < nodes.size(); ++id)
+      places.insert({keyOf(id), id});
+  auto begin = places.find(from), end = places.find(to);
+  if (begin == places.end() || end == places.end() ||
+      nodes[begin->second].sm != nodes[end->second].sm || !isBefore(begin->second, end->second))
+    return std::nullopt;
+  std::set<std::string> names;
+  for (int at = end->second; at != begin->second;) {
+    const int next = *llvm::find_if(nodes[at].before,
+                                    [&](int before) { return isBefore(begin->second, before); });
+    if (nodes[next].role != nodes[at].role)
+      names.insert(nodes[at].edge < 0 ? "launch_wait"
+                                      : "@" + EdgeOp(edges[nodes[at].edge]).getSymName().str());
+    at = next;
+  }
+  return llvm::join(names, ", ");
+}

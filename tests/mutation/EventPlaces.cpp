@@ -1,0 +1,223 @@
+// Words, outputs and weights over all SMs: each once, each wanted.
+#include "tests/mutation/EventGraph.h"
+
+#include <set>
+
+using namespace mlir;
+using namespace megalith;
+using namespace megalith::task;
+using namespace megalith::mutation;
+
+namespace {
+/// Rows that a table names: by its argument, and the SM unless it is uniform.
+struct PlaneKey {
+  StringRef table;
+  int64_t argument = 0, sm = 0;
+  bool operator<(const PlaneKey &o) const {
+    return std::tie(table, argument, sm) < std::tie(o.table, o.argument, o.sm);
+  }
+};
+/// Areas that were touched, each element once.
+struct Touched {
+  std::map<PlaneKey, std::vector<std::pair<Area, int>>> planes;
+  bool add(const PlaneKey &key, const Area &area, int node) {
+    auto &list = planes[key];
+    for (const auto &[other, by] : list)
+      if (other.meets(area))
+        return false;
+    list.push_back({area, node});
+    return true;
+  }
+  std::vector<Area> areas(const PlaneKey &key) const {
+    std::vector<Area> list;
+    if (auto it = planes.find(key); it != planes.end())
+      for (const auto &[area, by] : it->second)
+        list.push_back(area);
+    return list;
+  }
+  bool hasGap() const {
+    std::map<std::pair<StringRef, int64_t>, std::set<int64_t>> arguments;
+    for (const auto &[key, list] : planes)
+      if (!key.table.empty())
+        arguments[{key.table, key.sm}].insert(key.argument);
+    return llvm::any_of(arguments, [](const auto &entry) {
+      return *entry.second.begin() != 0 ||
+             *entry.second.rbegin() + 1 != static_cast<int64_t>(entry.second.size());
+    });
+  }
+};
+} // namespace
+
+static PlaneKey planeOf(KernelOp kernel, AccessAttr access, int64_t argument, int64_t sm) {
+  if (!access.getTable())
+    return {};
+  const bool isUniform = kernel.lookup<TableOp>(access.getTable()).getAxiom() == Axiom::Uniform;
+  return {access.getTable().getValue(), argument, isUniform ? 0 : sm};
+}
+
+// Words: each published once and polled; who polls needs whoever published.
+bool EventGraph::checkWords() {
+  struct Words {
+    Touched published;
+    std::vector<int> publishers;
+    std::map<PlaneKey, std::vector<Area>> polled;
+    bool isScattered = false;
+  };
+  std::map<std::pair<int64_t, StringRef>, Words> all;
+  auto eachAccess = [&](int id, auto use) {
+    for (auto [access, isWrite] : accessesOf(nodes[id].op))
+      if (auto exchange = dyn_cast<ExchangeOp>(decls.lookup(access.getBuffer().getAttr()))) {
+        const Area area = areaOf(access, nodes[id].dims);
+        const int64_t argument =
+            access.getTable() ? evaluate(access.getAt().getValue().getResult(0), nodes[id].dims)
+                              : 0;
+        if (!use(access, isWrite, exchange, area, planeOf(kernel, access, argument, nodes[id].sm)))
+          return false;
+      }
+    return true;
+  };
+  for (size_t id = 0; id < nodes.size(); ++id)
+    if (!eachAccess(id, [&](AccessAttr access, bool isWrite, ExchangeOp exchange, const Area &area,
+                            const PlaneKey &key) {
+          if (area.empty())
+            return true;
+          if (area.row < 0 || area.col < 0 || area.rowEnd > exchange.rows() ||
+              area.colEnd > exchange.cols())
+            return fail("outside @" + exchange.getSymName(), id);
+          if (!isWrite)
+            return true;
+          Words &words = all[{nodes[id].launch, exchange.getSymName()}];
+          words.publishers.push_back(id);
+          words.isScattered |=
+              access.getTable() &&
+              kernel.lookup<TableOp>(access.getTable()).getAxiom() != Axiom::Uniform;
+          return words.published.add(key, area, id) || fail("publishes words again", id);
+        }))
+      return false;
+  for (size_t id = 0; id < nodes.size(); ++id) {
+    if (!isa<PollOp>(nodes[id].op))
+      continue;
+    if (!eachAccess(id, [&](AccessAttr access, bool isWrite, ExchangeOp exchange, const Area &area,
+                            const PlaneKey &key) {
+          const bool isPrevious = access.getSet() == task::Set::Previous;
+          if (isWrite || area.empty() || !exchange.isSelfValidating() || (isPrevious && !isLooping))
+            return true;
+          Words &words = all[{nodes[id].launch - isPrevious, exchange.getSymName()}];
+          words.polled[key].push_back(area);
+          if (words.isScattered) {
+            llvm::append_range(nodes[id].needs, words.publishers);
+            return true;
+          }
+          for (const auto &[other, by] : words.published.planes[key])
+            if (other.meets(area))
+              nodes[id].needs.push_back(by);
+          return isCovered(area, words.published.areas(key)) || fail("polls what never comes", id);
+        }))
+      return false;
+  }
+  for (auto &[key, words] : all) {
+    auto exchange =
+        kernel.lookup<ExchangeOp>(FlatSymbolRefAttr::get(kernel.getContext(), key.second));
+    if (words.published.planes.empty())
+      continue;
+    if (words.published.hasGap())
+      return fail("arguments of @" + exchange.getSymName() + " do not count from 0");
+    for (const auto &[plane, list] : words.published.planes) {
+      const std::vector<Area> areas = words.published.areas(plane);
+      for (const Area &area : areas) {
+        const bool isWhole = plane.table.empty()
+                                 ? isCovered({0, exchange.rows(), 0, exchange.cols()}, areas)
+                                 : isCovered({area.row, area.rowEnd, 0, exchange.cols()}, areas);
+        if (!isWhole)
+          return fail("@" + exchange.getSymName() + " has words that nobody publishes");
+        if (exchange.isSelfValidating() && !exchange.isCrossing() && !words.isScattered &&
+            !isCovered(area, words.polled[plane]))
+          return fail("@" + exchange.getSymName() + " has words that nobody polls");
+        if (!plane.table.empty())
+          continue;
+        break;
+      }
+    }
+    if (words.isScattered)
+      for (const auto &[plane, list] : words.polled)
+        for (const Area &area : list)
+          if (!isCovered({area.row, area.rowEnd, 0, exchange.cols()}, list))
+            return fail("@" + exchange.getSymName() + " is polled in part");
+  }
+  return true;
+}
+
+// Outputs and weights exactly once, everything inside.
+bool EventGraph::checkPlaces() {
+  std::map<std::pair<int64_t, StringRef>, Touched> all;
+  std::set<std::pair<int64_t, StringRef>> reached;
+  for (size_t id = 0; id < nodes.size(); ++id) {
+    const Node &node = nodes[id];
+    for (auto [access, isWrite] : accessesOf(node.op)) {
+      Operation *decl = decls.lookup(access.getBuffer().getAttr());
+      auto buffer = dyn_cast<BufferOp>(decl);
+      auto weights = dyn_cast<WeightsOp>(decl);
+      if (buffer && buffer.getSpace() == Space::Smem)
+        continue;
+      if (isa<CopyOp>(node.op) && isa<ExchangeOp>(decl))
+        return fail("copies words", id);
+      if (!buffer && !weights)
+        continue;
+      Area area = areaOf(access, node.dims);
+      const StringRef name = access.getBuffer().getValue();
+      reached.insert({node.launch, name});
+      const int64_t rows = buffer ? buffer.rows() : weights.strips(),
+                    cols = buffer ? buffer.cols() : weights.blocks();
+      if (weights) {
+        area.rowEnd = std::min(area.rowEnd, rows);
+        auto stage = node.op->getParentOfType<StageOp>();
+        for (auto slice : stage.getReads().getAsRange<AccessAttr>())
+          if (slice.getBuffer() == access.getBuffer())
+            area.rowEnd = std::min(area.rowEnd, areaOf(slice, node.dims[0]).rowEnd);
+      }
+      if (area.empty())
+        continue;
+      if (area.row < 0 || area.col < 0 || area.rowEnd > rows || area.colEnd > cols)
+        return fail("outside @" + name, id);
+      if (isWrite && buffer.getMutability() == Mutability::Immutable)
+        return fail("writes an immutable buffer", id);
+      if (buffer && buffer.getMutability() == Mutability::Pages &&
+          (!access.getTable() ||
+           kernel.lookup<TableOp>(access.getTable()).getAxiom() != Axiom::Injective))
+        return fail("touches pages without an injective table", id);
+      const bool isOnce = weights || (isWrite && buffer.getMutability() == Mutability::Written);
+      const int64_t argument =
+          access.getTable() ? evaluate(access.getAt().getValue().getResult(0), node.dims) : 0;
+      if (isOnce &&
+          !all[{node.launch, name}].add(planeOf(kernel, access, argument, node.sm), area, id))
+        return fail("touches @" + name + " twice", id);
+    }
+  }
+  for (Operation &op : kernel.getBody().front()) {
+    auto buffer = dyn_cast<BufferOp>(op);
+    auto weights = dyn_cast<WeightsOp>(op);
+    const bool isOutput = buffer && buffer.getMutability() == Mutability::Written;
+    if (!weights && !isOutput)
+      continue;
+    const StringRef name = cast<SymbolOpInterface>(op).getName();
+    const Area whole = {0, weights ? weights.strips() : buffer.rows(), 0,
+                        weights ? weights.blocks() : buffer.cols()};
+    int64_t writers = 0;
+    for (auto &[key, touched] : all) {
+      if (key.second != name)
+        continue;
+      ++writers;
+      if (touched.hasGap())
+        return fail("arguments of @" + name + " do not count from 0");
+      for (const auto &[plane, list] : touched.planes)
+        if (!isCovered(whole, touched.areas(plane)))
+          return fail("@" + name + " is not touched everywhere");
+    }
+    if (isOutput && writers != 1)
+      return fail("@" + name + " is not written in one launch");
+    for (const auto &[launch, reachedName] : reached)
+      if (weights && reachedName == name && !all.count({launch, name}) && most > 0)
+        return fail("@" + name + " is not streamed");
+  }
+  return true;
+}

@@ -1,0 +1,76 @@
+#include "tests/mutation/Subjects.h"
+
+#include "ir/moe/Moe.h"
+#include "ir/task/Task.h"
+#include "models/Import.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Parser/Parser.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+
+using namespace mlir;
+using namespace megalith;
+using namespace megalith::mutation;
+
+std::string SubjectSpec::name() const {
+  const char *mode = launch == LaunchMode::Fused      ? ""
+                     : launch == LaunchMode::PerStage ? " per stage"
+                                                      : " step";
+  return llvm::sys::path::filename(file).split('.').first.str() +
+         (isConfig() ? " rows " + std::to_string(rows) + " on " + std::to_string(sms) + " SMs"
+                     : "") +
+         mode;
+}
+
+const std::vector<SubjectSpec> &mutation::subjects() {
+  static const std::string qwen = "models/configs/qwen3-moe-small.test.json",
+                           mixtral = "models/configs/mixtral-small.test.json";
+  static const std::vector<SubjectSpec> all = {
+      {"tests/ir/task/m0.mlir"},
+      {"tests/mutation/hand.mlir"},
+
+      {qwen, 1, 4},
+      {qwen, 2, 5},
+      {qwen, 4, 3},
+      {qwen, 8, 4},
+      {mixtral, 1, 3},
+      {mixtral, 2, 4},
+      {mixtral, 4, 6},
+      {mixtral, 8, 4},
+      {qwen, 2, 4, LaunchMode::PerStage},
+      {mixtral, 8, 3, LaunchMode::PerStage},
+      {qwen, 4, 4, LaunchMode::Step},
+      {mixtral, 1, 5, LaunchMode::Step},
+  };
+  return all;
+}
+
+static llvm::Error problem(const llvm::Twine &text) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), text);
+}
+
+llvm::Expected<Loaded> mutation::load(MLIRContext &context, const SubjectSpec &spec) {
+  context.loadDialect<task::TaskDialect, moe::MoeDialect, func::FuncDialect>();
+  Loaded loaded;
+  if (!spec.isConfig()) {
+    loaded.plan = parseSourceFile<ModuleOp>(spec.file, &context);
+    if (!loaded.plan)
+      return problem("cannot read " + spec.file);
+    return loaded;
+  }
+  auto text = llvm::MemoryBuffer::getFile(spec.file);
+  if (!text)
+    return problem(spec.file + ": " + text.getError().message());
+  auto graph = models::importConfig(context, (*text)->getBuffer(), spec.file, {.rows = spec.rows});
+  if (!graph)
+    return graph.takeError();
+  loaded.graph = std::move(*graph);
+  loaded.plan = loaded.graph->clone();
+  PassManager manager(&context);
+  for (auto &pass : pipelinePasses({.target = "sm_90a", .sms = spec.sms, .launch = spec.launch}))
+    addTo(manager, std::move(pass));
+  if (failed(manager.run(*loaded.plan)))
+    return problem(spec.name() + ": the pipeline fails");
+  return loaded;
+}

@@ -1,0 +1,151 @@
+// What orders two accesses of shared memory, and what does not: docs/memory-order.md. Each error
+// names both tasks, the range, the missing edge and what to do.
+// RUN: megalith-opt %s -split-input-file -verify-diagnostics -task-verify
+
+// A slot is given back before anybody knows that its copy has landed.
+task.kernel @not_landed "toy" target "sm_90a" sms 1 rows 1 {
+  task.weights @w n 6 k 128 slot 0 rows ["w"]
+  task.ring @ring 2 x 4096 full @w_full free @w_free
+  task.edge 0 @w_full bytes producer -> consumer {slots = 2 : i64}
+  task.edge 1 @w_free credit consumer -> producer {slots = 2 : i64, arrivals = 8 : i64}
+  task.stage @s linear reads [@w[0, 0] 3 x [1]] writes [] config {} {
+    task.role producer {
+      task.for "i" in 3 {
+        task.acquire @w_free
+        // expected-note @+2 {{the earlier access is here}}
+        // expected-error @+1 {{by the producer of @s is not ordered after the bulk copy into it by the producer of @s; expected a wait for @w_full, which the copy's bytes complete, between them}}
+        task.copy "copy_piece" [] @w[d1, 0] 1 x [1] to @ring signals @w_full
+      }
+    }
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+    task.role consumer {
+      task.release @w_free
+      task.for "i" in 3 {
+        task.wait @w_full
+        task.compute "gemv" [] reads [] writes [] ring @ring
+      }
+      task.release @w_free
+      task.release @w_free
+    }
+  }
+}
+
+// -----
+
+// Rows of an earlier launch come by bulk copies, which land at the next signal of @x_full; @told
+// says only that they are under way.
+task.kernel @writer "stage" target "sm_90a" sms 1 rows 1 {
+  task.exchange @h [1, 8] bf16 plain sets 1 slot 0 edge @h_words
+  task.edge 0 @h_words launch epilogue -> poller
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+    task.role epilogue {
+      task.launch_wait
+      task.compute "publish" [] reads [] writes [@h[0, 0] 1 x [8]]
+    }
+  }
+}
+task.kernel @fetched "stage" target "sm_90a" sms 1 rows 1 {
+  task.exchange @h [1, 8] bf16 plain sets 1 slot 0 edge @h_words
+  task.buffer @xs [1, 8] bf16 smem scratch
+  task.edge 0 @h_words launch epilogue -> poller
+  task.edge 1 @x_full mbarrier poller -> consumer
+  task.edge 2 @told mbarrier poller -> consumer
+  task.stage @rows linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+      // expected-note @+1 {{the earlier access is here}}
+      task.poll "fetch_rows" [] waits @h_words reads [@h[0, 0] 1 x [8]] writes [@xs[0, 0] 1 x [8]] joins @x_full
+      task.signal @told
+      task.signal @x_full
+    }
+    task.role consumer {
+      task.wait @told
+      // expected-error @+1 {{the read of @xs rows [0, 1) columns [0, 8) by the consumer of @rows is not ordered after the bulk copy into it by the poller of @rows; expected a wait for @x_full, which the copy's bytes complete, between them}}
+      task.compute "f" [] reads [@xs[0, 0] 1 x [8]] writes []
+      task.wait @x_full
+    }
+  }
+}
+
+// -----
+
+// Stores and bulk copies are of different proxies.
+task.kernel @writer "stage" target "sm_90a" sms 1 rows 1 {
+  task.exchange @h [1, 8] bf16 plain sets 1 slot 0 edge @h_words
+  task.edge 0 @h_words launch epilogue -> poller
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+    task.role epilogue {
+      task.launch_wait
+      task.compute "publish" [] reads [] writes [@h[0, 0] 1 x [8]]
+    }
+  }
+}
+task.kernel @proxies "stage" target "sm_90a" sms 1 rows 1 {
+  task.exchange @h [1, 8] bf16 plain sets 1 slot 0 edge @h_words
+  task.buffer @xs [1, 8] bf16 smem scratch
+  task.edge 0 @h_words launch epilogue -> poller
+  task.edge 1 @x_full mbarrier poller -> consumer
+  task.edge 2 @done mbarrier consumer -> poller {arrivals = 8 : i64}
+  task.stage @rows linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+      task.wait @done
+      // expected-error @+1 {{the bulk copy into @xs rows [0, 1) columns [0, 8) by the poller of @rows is not ordered after the write of it by the consumer of @rows; expected another buffer, since only fence.proxy.async orders stores before a bulk copy}}
+      task.poll "fetch_rows" [] waits @h_words reads [@h[0, 0] 1 x [8]] writes [@xs[0, 0] 1 x [8]] joins @x_full
+      task.signal @x_full
+    }
+    task.role consumer {
+      // expected-note @+1 {{the earlier access is here}}
+      task.compute "clear" [] reads [] writes [@xs[0, 0] 1 x [8]]
+      task.signal @done
+      task.wait @x_full
+    }
+  }
+}
+
+// -----
+
+// Two buffers in the same bytes: what one holds is gone once the other is filled, by the same role too.
+task.kernel @overlaid "toy" target "sm_90a" sms 1 rows 1 smem 64 {
+  task.buffer @a [1, 8] bf16 smem scratch {offset = 0 : i64}
+  task.buffer @b [1, 8] bf16 smem scratch {offset = 8 : i64}
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+      task.compute "fill" [] reads [] writes [@a[0, 0] 1 x [8]]
+      task.compute "fill" [] reads [] writes [@b[0, 0] 1 x [8]]
+      // expected-error @+1 {{reads @a rows [0, 1) columns [0, 8), not all of which filling 0 wrote}}
+      task.compute "use" [] reads [@a[0, 0] 1 x [8]] writes []
+      task.compute "fill" [] reads [] writes [@a[0, 0] 1 x [8]]
+      // expected-error @+1 {{the poller of @s fills @b over bytes of @a, which the same op reads; expected buffers that lie apart}}
+      task.compute "move" [] reads [@a[0, 0] 1 x [8]] writes [@b[0, 0] 1 x [8]]
+    }
+  }
+}
+
+// -----
+
+task.kernel @beyond "toy" target "sm_90a" sms 1 rows 1 smem 24 {
+  // expected-error @+1 {{is placed at bytes 16 to 32 of shared memory, of which the kernel has 24; expected a lower offset, or more smem}}
+  task.buffer @a [1, 8] bf16 smem scratch {offset = 16 : i64}
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+  }
+}
