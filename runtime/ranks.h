@@ -65,6 +65,10 @@ public:
                       std::span<const uint16_t> key, std::span<const uint16_t> value);
   llvm::Error readKv(int64_t layer, std::span<const int32_t> pages, int64_t position,
                      std::span<uint16_t> key, std::span<uint16_t> value);
+  /// As Executor::kvPages: ranks have the same pages.
+  std::vector<int32_t> kvPages(int64_t layer, const StepSequence &sequence, int64_t index) const {
+    return members.front()->kvPages(layer, sequence, index);
+  }
   llvm::Expected<LaunchRecord> readTrace(int64_t index, uint64_t number) {
     return members.front()->readTrace(index, number);
   }
