@@ -87,6 +87,13 @@ public:
   /// Launches of several ranks, as many of each, on memory that all see.
   virtual llvm::Error runApart(std::span<const std::vector<PreparedLaunch>> ofRanks,
                                Chaining chaining);
+  /// Memory as allocate() gives, that other processes' backends can map; and by what they do.
+  virtual llvm::Expected<Address> allocateShared(llvm::StringRef name, int64_t bytes);
+  virtual llvm::Expected<std::string> share(Address address);
+  /// Maps what another process's share() said, until the backend goes.
+  virtual llvm::Expected<Address> mapShared(llvm::StringRef name, llvm::StringRef handle);
+  /// All that was written or filled is in memory.
+  virtual llvm::Error settle() { return llvm::Error::success(); }
   /// The fault record's address for kernels, and what it holds.
   virtual FaultRecord *faultAddress() = 0;
   virtual FaultRecord fault() = 0;
@@ -94,6 +101,15 @@ public:
   virtual bool losesContext() const = 0;
 };
 
+inline llvm::Expected<Backend::Address> Backend::allocateShared(llvm::StringRef, int64_t) {
+  return llvm::createStringError("this backend shares no memory with other processes");
+}
+inline llvm::Expected<std::string> Backend::share(Address) {
+  return llvm::createStringError("this backend shares no memory with other processes");
+}
+inline llvm::Expected<Backend::Address> Backend::mapShared(llvm::StringRef, llvm::StringRef) {
+  return llvm::createStringError("this backend shares no memory with other processes");
+}
 inline llvm::Error Backend::runApart(std::span<const std::vector<PreparedLaunch>>, Chaining) {
   return llvm::createStringError("ranks of this backend share launches");
 }

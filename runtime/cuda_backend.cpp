@@ -30,6 +30,8 @@ llvm::Expected<std::unique_ptr<CudaBackend>> CudaBackend::create(int ordinal) {
 CudaBackend::~CudaBackend() {
   for (const Loaded &kernel : kernels)
     gpu->unloadModule(kernel.module);
+  for (Driver::Address address : mapped)
+    gpu->unmapShared(address);
   for (Driver::Address address : allocations)
     gpu->release(address);
   for (void *memory : pinned)
@@ -105,6 +107,21 @@ llvm::Expected<Backend::Address> CudaBackend::place(llvm::StringRef name, Weight
     if (auto error = write(*address + uint64_t(segment * bytes), staging.data(), bytes))
       return error;
   }
+  return *address;
+}
+
+llvm::Expected<Backend::Address> CudaBackend::allocateShared(llvm::StringRef name, int64_t bytes) {
+  // Smaller ones would share a block, and a handle, with others.
+  return allocate(name, (bytes + Driver::kShareable - 1) / Driver::kShareable * Driver::kShareable,
+                  BufferSpace::Device);
+}
+
+llvm::Expected<Backend::Address> CudaBackend::mapShared(llvm::StringRef name,
+                                                        llvm::StringRef handle) {
+  auto address = gpu->mapShared(handle);
+  if (!address)
+    return problem("{0}: {1}", name, llvm::toString(address.takeError()));
+  mapped.push_back(*address);
   return *address;
 }
 

@@ -31,6 +31,10 @@ public:
   /// As a CUDA graph.
   llvm::Error repeat(std::span<const PreparedLaunch> launches, Chaining chaining,
                      int64_t times) override;
+  llvm::Expected<Address> allocateShared(llvm::StringRef name, int64_t bytes) override;
+  llvm::Expected<std::string> share(Address address) override { return gpu->share(address); }
+  llvm::Expected<Address> mapShared(llvm::StringRef name, llvm::StringRef handle) override;
+  llvm::Error settle() override { return gpu->synchronize(); }
   FaultRecord *faultAddress() override;
   FaultRecord fault() override;
   bool losesContext() const override { return true; }
@@ -50,7 +54,7 @@ private:
 
   std::unique_ptr<Driver> gpu;
   std::vector<Loaded> kernels;
-  std::vector<Driver::Address> allocations;
+  std::vector<Driver::Address> allocations, mapped;
   std::vector<void *> pinned;
   FaultRecord *faultRecord = nullptr; ///< pinned
   Driver::Address faultOnDevice = 0;

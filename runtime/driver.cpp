@@ -53,6 +53,11 @@ struct LaunchConfig {
 };
 static_assert(sizeof(LaunchConfig) == 56);
 
+struct IpcHandle {
+  char bytes[64];
+};
+constexpr unsigned kLazyPeerAccess = 1;
+
 } // namespace
 
 struct Driver::Api {
@@ -101,6 +106,9 @@ struct Driver::Api {
   Status (*cuEventRecord)(void *, void *);
   Status (*cuEventSynchronize)(void *);
   Status (*cuEventElapsedTime)(float *, void *, void *);
+  Status (*cuIpcGetMemHandle)(IpcHandle *, uint64_t);
+  Status (*cuIpcOpenMemHandle_v2)(uint64_t *, IpcHandle, unsigned);
+  Status (*cuIpcCloseMemHandle)(uint64_t);
 
   /// Resolves everything, or says which function this driver lacks.
   llvm::Error resolve(void *handle) {
@@ -151,6 +159,9 @@ struct Driver::Api {
     MEGALITH_RESOLVE(cuEventRecord);
     MEGALITH_RESOLVE(cuEventSynchronize);
     MEGALITH_RESOLVE(cuEventElapsedTime);
+    MEGALITH_RESOLVE(cuIpcGetMemHandle);
+    MEGALITH_RESOLVE(cuIpcOpenMemHandle_v2);
+    MEGALITH_RESOLVE(cuIpcCloseMemHandle);
 #undef MEGALITH_RESOLVE
     if (missing)
       return problem(
@@ -300,6 +311,32 @@ llvm::Expected<int64_t> Driver::freeBytes() {
 
 void Driver::release(Address address) {
   api->cuMemFree_v2(address);
+}
+
+llvm::Expected<std::string> Driver::share(Address address) {
+  IpcHandle handle;
+  if (auto error = api->check(api->cuIpcGetMemHandle(&handle, address),
+                              "sharing memory with other processes"))
+    return error;
+  return std::string(handle.bytes, sizeof handle.bytes);
+}
+
+llvm::Expected<Driver::Address> Driver::mapShared(llvm::StringRef text) {
+  IpcHandle handle;
+  if (text.size() != sizeof handle.bytes)
+    return problem("a handle of {0} bytes, expected {1}: another rank does not run on a GPU",
+                   text.size(), sizeof handle.bytes);
+  std::memcpy(handle.bytes, text.data(), sizeof handle.bytes);
+  uint64_t address = 0;
+  if (auto error = api->check(api->cuIpcOpenMemHandle_v2(&address, handle, kLazyPeerAccess),
+                              "mapping another rank's memory (its GPU must be reachable from this "
+                              "one: nvidia-smi topo -p2p w)"))
+    return error;
+  return address;
+}
+
+void Driver::unmapShared(Address address) {
+  api->cuIpcCloseMemHandle(address);
 }
 
 llvm::Expected<void *> Driver::allocatePinned(int64_t bytes, Address &device) {

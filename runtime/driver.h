@@ -67,6 +67,13 @@ public:
   /// Bytes that are not allocated, by anybody.
   llvm::Expected<int64_t> freeBytes();
   void release(Address address);
+  /// A handle of memory from allocate(), of whole kShareable bytes, by which another process on
+  /// this machine maps it (CUDA IPC).
+  llvm::Expected<std::string> share(Address address);
+  /// Maps another process's memory, on whichever GPU it is, into this GPU's addresses.
+  llvm::Expected<Address> mapShared(llvm::StringRef handle);
+  void unmapShared(Address address);
+  static constexpr int64_t kShareable = int64_t(2) << 20;
   /// Host memory that kernels can write; `device` is its address for them.
   llvm::Expected<void *> allocatePinned(int64_t bytes, Address &device);
   void releasePinned(void *memory);

@@ -11,11 +11,19 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 namespace megalith::runtime {
 
 HostBackend::~HostBackend() {
   machine.reset(); // it knows the memory that goes now
+  for (const SharedMemory &shared : sharedMemory) {
+    ::munmap(shared.memory, shared.bytes);
+    if (!shared.file.empty())
+      ::shm_unlink(shared.file.c_str());
+  }
   for (void *memory : allocations)
     std::free(memory);
 }
@@ -107,6 +115,53 @@ llvm::Expected<Backend::Address> HostBackend::place(llvm::StringRef name, Weight
                                }
                              });
   return reinterpret_cast<Address>(base);
+}
+
+llvm::Expected<Backend::Address> HostBackend::allocateShared(llvm::StringRef name, int64_t bytes) {
+  const std::string file =
+      "/megalith-" + std::to_string(::getpid()) + "-" + std::to_string(sharedMemory.size());
+  const int descriptor = ::shm_open(file.c_str(), O_CREAT | O_EXCL | O_RDWR, 0600);
+  const size_t size = size_t(bytes + 255) / 256 * 256;
+  const bool isThere = descriptor >= 0 && ::ftruncate(descriptor, off_t(size)) == 0;
+  void *memory = isThere ? ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0)
+                         : MAP_FAILED;
+  if (descriptor >= 0)
+    ::close(descriptor);
+  if (memory == MAP_FAILED) {
+    ::shm_unlink(file.c_str());
+    return problem("buffer '{0}': {1} bytes of /dev/shm{2}: {3}", name, bytes, file,
+                   std::strerror(errno));
+  }
+  sharedMemory.push_back({memory, size, file});
+  machine->registerBuffer(memory, size_t(bytes), name.str());
+  machine->expectOthers();
+  return reinterpret_cast<Address>(memory);
+}
+
+llvm::Expected<std::string> HostBackend::share(Address address) {
+  for (const SharedMemory &shared : sharedMemory)
+    if (reinterpret_cast<Address>(shared.memory) == address)
+      return shared.file + " " + std::to_string(shared.bytes);
+  return problem("memory that was not allocated to be shared");
+}
+
+llvm::Expected<Backend::Address> HostBackend::mapShared(llvm::StringRef name,
+                                                        llvm::StringRef handle) {
+  auto [file, size] = handle.split(' ');
+  size_t bytes = 0;
+  const int descriptor =
+      size.getAsInteger(10, bytes) ? -1 : ::shm_open(file.str().c_str(), O_RDWR, 0);
+  void *memory = descriptor < 0
+                     ? MAP_FAILED
+                     : ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  if (descriptor >= 0)
+    ::close(descriptor);
+  if (memory == MAP_FAILED)
+    return problem("{0}: cannot map '{1}', expected memory of a rank on this machine", name,
+                   handle);
+  sharedMemory.push_back({memory, bytes, ""});
+  machine->registerBuffer(memory, bytes, name.str());
+  return reinterpret_cast<Address>(memory);
 }
 
 llvm::Error HostBackend::write(Address to, const void *from, int64_t bytes) {

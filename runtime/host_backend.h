@@ -53,6 +53,10 @@ public:
   bool canRunApart() const override { return true; }
   llvm::Error runApart(std::span<const std::vector<PreparedLaunch>> ofRanks,
                        Chaining chaining) override;
+  /// In files of /dev/shm.
+  llvm::Expected<Address> allocateShared(llvm::StringRef name, int64_t bytes) override;
+  llvm::Expected<std::string> share(Address address) override;
+  llvm::Expected<Address> mapShared(llvm::StringRef name, llvm::StringRef handle) override;
   FaultRecord *faultAddress() override { return &faultRecord; }
   FaultRecord fault() override { return faultRecord; }
   bool losesContext() const override { return false; }
@@ -68,6 +72,12 @@ private:
   std::vector<const host::KernelRecord *> kernels;
   std::vector<std::vector<Edge>> edges; ///< by kernel
   std::vector<void *> allocations;
+  struct SharedMemory {
+    void *memory;
+    size_t bytes;
+    std::string file; ///< empty: another process's
+  };
+  std::vector<SharedMemory> sharedMemory;
   alignas(256) FaultRecord faultRecord = {};
   host::RunReport lastReport;
   std::string logText;

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 namespace megalith::runtime {
 
@@ -83,7 +84,8 @@ class RankGroup::Shared final : public Backend {
 public:
   Shared(Backend &backend, Plan device) : backend(backend), device(std::move(device)) {}
 
-  int64_t rank = 0; ///< whose memory is being set up
+  int64_t rank = 0;            ///< whose memory is being set up
+  std::set<std::string> peers; ///< buffers that other processes map
 
   llvm::Error check(const Plan &) override { return llvm::Error::success(); }
   llvm::Expected<int> loadKernel(const Plan &, const Kernel &kernel,
@@ -97,7 +99,8 @@ public:
   }
   llvm::Expected<Address> allocate(llvm::StringRef name, int64_t bytes,
                                    BufferSpace space) override {
-    return backend.allocate(ofRank(name), bytes, space);
+    return peers.count(name.str()) ? backend.allocateShared(ofRank(name), bytes)
+                                   : backend.allocate(ofRank(name), bytes, space);
   }
   llvm::Expected<Address> place(llvm::StringRef name, WeightPacker packer) override {
     return backend.place(ofRank(name), std::move(packer));
@@ -141,14 +144,21 @@ RankGroup::create(const Plan &plan, llvm::StringRef folder, Backend &backend,
                   const RankOptions &rankOptions) {
   if (auto error = validate(plan))
     return error;
-  std::unique_ptr<RankGroup> group(new RankGroup(plan, backend, options, rankOptions));
+  ExecuteOptions all = options;
+  if (all.launchCount < 0)
+    all.launchCount = int64_t(plan.launches.size()) - all.firstLaunch;
+  std::unique_ptr<RankGroup> group(new RankGroup(plan, backend, all, rankOptions));
   if (auto error = group->setUp(folder, openTensor))
     return error;
   return group;
 }
 
 llvm::Error RankGroup::setUp(llvm::StringRef folder, const OpenTensor &openTensor) {
-  if (plan.tp == 1) {
+  Rendezvous *others = rankOptions.others;
+  if (others && others->ranks() != plan.tp)
+    return problem("{0} processes run a plan of {1} rank{2}; expected as many, which --tp says",
+                   others->ranks(), plan.tp, isWhole() ? "" : "s");
+  if (isWhole()) {
     auto executor = Executor::create(plan, folder, backend, openTensor, options);
     if (!executor)
       return executor.takeError();
@@ -156,18 +166,74 @@ llvm::Error RankGroup::setUp(llvm::StringRef folder, const OpenTensor &openTenso
     return llvm::Error::success();
   }
   Plan device = plan;
-  device.sms = plan.sms * plan.tp;
+  device.sms = plan.sms * (others ? 1 : plan.tp);
   if (auto error = backend.check(device))
     return error;
   shared = std::make_unique<Shared>(backend, device);
-  for (int64_t rank = 0; rank < plan.tp; ++rank) {
-    shared->rank = rank;
-    auto executor = Executor::create(planOfRank(plan, rank), folder, *shared, openTensor, options);
-    if (!executor)
-      return problem("rank {0}: {1}", rank, llvm::toString(executor.takeError()));
-    members.push_back(std::move(*executor));
+  if (others)
+    for (const Kernel &kernel : plan.kernels)
+      shared->peers.insert(kernel.peers.begin(), kernel.peers.end());
+  firstRank = others ? others->rank() : 0;
+  for (int64_t rank = firstRank; rank < (others ? firstRank + 1 : plan.tp); ++rank)
+    if (auto error = setUpRank(rank, folder, openTensor))
+      return problem("rank {0}: {1}", rank, llvm::toString(std::move(error)));
+  if (auto error = findReplicas())
+    return error;
+  return others ? llvm::Error::success() : setUpPlaces();
+}
+
+llvm::Error RankGroup::setUpRank(int64_t rank, llvm::StringRef folder,
+                                 const OpenTensor &openTensor) {
+  shared->rank = rank;
+  auto executor = Executor::create(planOfRank(plan, rank), folder, *shared, openTensor, options);
+  if (!executor)
+    return executor.takeError();
+  members.push_back(std::move(*executor));
+  return llvm::Error::success();
+}
+
+/// Where all ranks have what they exchange.
+llvm::Error RankGroup::findReplicas() {
+  std::set<std::string> names;
+  for (int64_t i = 0; i < options.launchCount; ++i) {
+    const Launch &launch = plan.launches[size_t(options.firstLaunch + i)];
+    const std::vector<std::string> &peers = plan.kernel(launch.kernel)->peers;
+    names.insert(peers.begin(), peers.end());
   }
-  // CTA after CTA, the ranks in turn: neighbours on the GPU are of different ranks.
+  for (const std::string &name : names) {
+    std::vector<Backend::Address> &of = replicas[name];
+    for (auto &member : members) {
+      auto address = member->addressOf(name);
+      if (!address)
+        return address.takeError();
+      of.push_back(*address);
+    }
+    if (!rankOptions.others)
+      continue;
+    auto handle = backend.share(of.front());
+    if (!handle)
+      return handle.takeError();
+    auto handles = rankOptions.others->gather("memory of " + name, *handle);
+    if (!handles)
+      return handles.takeError();
+    const Backend::Address own = of.front();
+    of.clear();
+    for (auto [rank, theirs] : llvm::enumerate(*handles)) {
+      if (int64_t(rank) == firstRank) {
+        of.push_back(own);
+        continue;
+      }
+      auto address = backend.mapShared("rank " + std::to_string(rank) + "'s " + name, theirs);
+      if (!address)
+        return address.takeError();
+      of.push_back(*address);
+    }
+  }
+  return llvm::Error::success();
+}
+
+/// CTA after CTA, the ranks in turn: neighbours on the GPU are of different ranks.
+llvm::Error RankGroup::setUpPlaces() {
   std::vector<uint32_t> table;
   for (int64_t sm = 0; sm < plan.sms; ++sm)
     for (int64_t rank = 0; rank < plan.tp; ++rank)
@@ -199,6 +265,7 @@ llvm::Error RankGroup::finishStep() {
 }
 
 void RankGroup::restart(uint64_t launchBase, uint64_t delaySeed) {
+  isFresh = true;
   for (auto &member : members)
     member->restart(launchBase, delaySeed);
 }
@@ -207,7 +274,7 @@ void RankGroup::restart(uint64_t launchBase, uint64_t delaySeed) {
 PreparedLaunch RankGroup::joined(int64_t index, std::span<const PreparedLaunch> launches,
                                  size_t firstRank) {
   const std::vector<std::string> &peers = plan.kernel(plan.launches[size_t(index)].kernel)->peers;
-  const size_t ranks = members.size(), held = size_t(kPeerTableOffset) / 8 + ranks * peers.size();
+  const size_t ranks = size_t(plan.tp), held = size_t(kPeerTableOffset) / 8 + ranks * peers.size();
   PreparedLaunch launch = launches.front();
   std::vector<uint64_t> &words = launch.rankArgs;
   words.assign(ranks * held + kRanksTail / 8, 0);
@@ -218,7 +285,7 @@ PreparedLaunch RankGroup::joined(int64_t index, std::span<const PreparedLaunch> 
     uint64_t *table = own + kPeerTableOffset / 8;
     for (size_t to = 0; to < ranks; ++to)
       for (const std::string &peer : peers)
-        *table++ = llvm::cantFail(members[to]->addressOf(peer)); // bound by this launch
+        *table++ = replicas[peer][to];
   }
   words[words.size() - 2] = launches.size() > 1 ? places : 0;
   words.back() = rankOptions.hopNs;
@@ -226,20 +293,34 @@ PreparedLaunch RankGroup::joined(int64_t index, std::span<const PreparedLaunch> 
 }
 
 llvm::Error RankGroup::runLaunches(int64_t first, int64_t count) {
-  if (plan.tp == 1)
+  if (isWhole())
     return members.front()->runLaunches(first, count);
-  std::vector<std::vector<PreparedLaunch>> ofRanks;
-  for (auto &member : members) {
+  for (auto &member : members)
     if (auto error = member->checkReady(first, count))
       return error;
+  // Nobody may store to a rank that still sets its memory up.
+  if (rankOptions.others && isFresh) {
+    if (auto error = backend.settle())
+      return error;
+    if (auto error = rankOptions.others->meet("start"))
+      return error;
+  }
+  isFresh = false;
+  return explain(run(first, count));
+}
+
+llvm::Error RankGroup::run(int64_t first, int64_t count) {
+  std::vector<std::vector<PreparedLaunch>> ofRanks;
+  for (auto &member : members)
     ofRanks.push_back(member->prepareLaunches(first, count));
-  }
-  if (runsApart()) {
-    for (auto [rank, own] : llvm::enumerate(ofRanks))
+  if (rankOptions.others || runsApart())
+    for (auto [index, own] : llvm::enumerate(ofRanks))
       for (auto [i, launch] : llvm::enumerate(own))
-        launch = joined(first + int64_t(i), {&launch, 1}, rank);
-    return explain(backend.runApart(ofRanks, options.chaining));
-  }
+        launch = joined(first + int64_t(i), {&launch, 1}, size_t(firstRank) + index);
+  if (rankOptions.others)
+    return backend.run(ofRanks.front(), options.chaining);
+  if (runsApart())
+    return backend.runApart(ofRanks, options.chaining);
   std::vector<PreparedLaunch> launches;
   for (int64_t i = 0; i < count; ++i) {
     std::vector<PreparedLaunch> together;
@@ -247,24 +328,26 @@ llvm::Error RankGroup::runLaunches(int64_t first, int64_t count) {
       together.push_back(own[size_t(i)]);
     launches.push_back(joined(first + i, together, 0));
   }
-  return explain(backend.run(launches, options.chaining));
+  return backend.run(launches, options.chaining);
 }
 
-/// CTAs are numbered through all ranks.
+/// CTAs are numbered through all ranks of this process.
 llvm::Error RankGroup::explain(llvm::Error error) {
   if (!error)
     return error;
   FaultRecord fault = backend.fault();
   const auto sms = uint32_t(plan.sms), tp = uint32_t(plan.tp);
-  const uint32_t rank = runsApart() ? fault.sm / sms : fault.sm % tp;
-  fault.sm = runsApart() ? fault.sm % sms : fault.sm / tp;
+  const bool isRankByRank = rankOptions.others || runsApart();
+  const int64_t rank = firstRank + (isRankByRank ? fault.sm / sms : fault.sm % tp);
+  fault.sm = isRankByRank ? fault.sm % sms : fault.sm / tp;
   llvm::Error told = members.front()->explain(std::move(error), fault);
-  return fault.valid ? problem("rank {0}: {1}", rank, llvm::toString(std::move(told)))
-                     : std::move(told);
+  return fault.valid || rankOptions.others
+             ? problem("rank {0}: {1}", rank, llvm::toString(std::move(told)))
+             : std::move(told);
 }
 
 llvm::Expected<std::vector<std::vector<int32_t>>> RankGroup::generate(int64_t steps) {
-  if (plan.tp != 1)
+  if (!isWhole())
     return problem("steps that feed each other without the host are for one rank yet, and the plan "
                    "is of {0}; set the next step with setStep",
                    plan.tp);
@@ -275,28 +358,40 @@ llvm::Expected<std::vector<std::vector<int32_t>>> RankGroup::generate(int64_t st
 // Memory
 //===----------------------------------------------------------------------===//
 
+llvm::Expected<std::vector<std::string>> RankGroup::ofAll(llvm::StringRef what,
+                                                          std::vector<std::string> own) {
+  if (!rankOptions.others)
+    return own;
+  return rankOptions.others->gather(what, own.front());
+}
+
 llvm::Expected<std::vector<unsigned char>> RankGroup::readBuffer(llvm::StringRef name,
                                                                  int64_t layer, int64_t set) {
-  auto first = members.front()->readBuffer(name, layer, set);
-  if (!first || members.size() == 1)
-    return first;
-  const Buffer &buffer = *plan.buffer(name), &all = *whole.buffer(name);
-  std::vector<unsigned char> bytes(size_t(all.bytes), 0);
+  std::vector<std::string> own;
+  for (auto &member : members) {
+    auto bytes = member->readBuffer(name, layer, set);
+    if (!bytes || isWhole())
+      return bytes;
+    own.emplace_back(bytes->begin(), bytes->end());
+  }
+  auto all = ofAll(("reading " + name).str(), std::move(own));
+  if (!all)
+    return all.takeError();
+  const Buffer &buffer = *plan.buffer(name), &wholeBuffer = *whole.buffer(name);
+  std::vector<unsigned char> bytes(size_t(wholeBuffer.bytes), 0);
   if (buffer.rankParts.empty())
-    bytes = *first;
+    bytes.assign(all->front().begin(), all->front().end());
   const int64_t size = elementBytes(buffer.element);
-  const int64_t rowBytes = buffer.shape.back() * size, wholeRowBytes = all.shape.back() * size;
-  for (size_t rank = 0; rank < members.size(); ++rank) {
-    auto own = members[rank]->readBuffer(name, layer, set);
-    if (!own)
-      return own.takeError();
-    if (buffer.rankParts.empty() && *own != bytes)
+  const int64_t rowBytes = buffer.shape.back() * size;
+  const int64_t wholeRowBytes = wholeBuffer.shape.back() * size;
+  for (auto [rank, theirs] : llvm::enumerate(*all)) {
+    if (buffer.rankParts.empty() && std::memcmp(theirs.data(), bytes.data(), bytes.size()))
       return problem("buffer '{0}': rank {1} has other bytes than rank 0, expected the same on all",
                      name, rank);
     for (const RowPart &part : rowParts(buffer, plan.tp))
       for (int64_t row = 0; row < buffer.shape.front(); ++row) {
         unsigned char *to = bytes.data() + row * wholeRowBytes + part.placeOf(int64_t(rank)) * size;
-        const unsigned char *from = own->data() + row * rowBytes + part.first * size;
+        const char *from = theirs.data() + row * rowBytes + part.first * size;
         if (rank % size_t(part.sharing) && std::memcmp(to, from, size_t(part.own * size)))
           return problem("buffer '{0}': ranks {1} and {2} have the same columns, but not the same "
                          "bytes, in row {3}",
@@ -309,33 +404,35 @@ llvm::Expected<std::vector<unsigned char>> RankGroup::readBuffer(llvm::StringRef
 
 llvm::Error RankGroup::writeBuffer(llvm::StringRef name, std::span<const unsigned char> bytes,
                                    int64_t layer, int64_t set) {
+  isFresh = true;
   const Buffer *buffer = plan.buffer(name);
   if (!buffer)
     return problem("the plan has no buffer '{0}'", name);
-  const Buffer &all = *whole.buffer(name);
   const int64_t size = elementBytes(buffer->element);
-  for (size_t rank = 0; rank < members.size(); ++rank) {
+  for (auto [index, member] : llvm::enumerate(members)) {
     if (buffer->rankParts.empty()) {
-      if (auto error = members[rank]->writeBuffer(name, bytes, layer, set))
+      if (auto error = member->writeBuffer(name, bytes, layer, set))
         return error;
       continue;
     }
-    const int64_t rowBytes = buffer->shape.back() * size, wholeRowBytes = all.shape.back() * size;
+    const int64_t rank = firstRank + int64_t(index), rowBytes = buffer->shape.back() * size;
+    const int64_t wholeRowBytes = whole.buffer(name)->shape.back() * size;
     const int64_t rows =
         std::min<int64_t>(buffer->shape.front(), int64_t(bytes.size()) / wholeRowBytes);
     std::vector<unsigned char> own(size_t(rows * rowBytes));
     for (const RowPart &part : rowParts(*buffer, plan.tp))
       for (int64_t row = 0; row < rows; ++row)
         std::memcpy(own.data() + row * rowBytes + part.first * size,
-                    bytes.data() + row * wholeRowBytes + part.placeOf(int64_t(rank)) * size,
+                    bytes.data() + row * wholeRowBytes + part.placeOf(rank) * size,
                     size_t(part.own * size));
-    if (auto error = members[rank]->writeBuffer(name, own, layer, set))
+    if (auto error = member->writeBuffer(name, own, layer, set))
       return error;
   }
   return llvm::Error::success();
 }
 
 llvm::Error RankGroup::resetBuffer(llvm::StringRef name) {
+  isFresh = true;
   for (auto &member : members)
     if (auto error = member->resetBuffer(name))
       return error;
@@ -345,10 +442,10 @@ llvm::Error RankGroup::resetBuffer(llvm::StringRef name) {
 llvm::Error RankGroup::writeKv(int64_t layer, std::span<const int32_t> pages, int64_t position,
                                std::span<const uint16_t> key, std::span<const uint16_t> value) {
   const size_t width = size_t(plan.kvHeads * plan.headDim);
-  for (size_t rank = 0; rank < members.size(); ++rank) {
-    const size_t first = rank / size_t(plan.headRanks) * width;
-    if (auto error = members[rank]->writeKv(layer, pages, position, key.subspan(first, width),
-                                            value.subspan(first, width)))
+  for (auto [index, member] : llvm::enumerate(members)) {
+    const size_t first = size_t((firstRank + int64_t(index)) / plan.headRanks) * width;
+    if (auto error = member->writeKv(layer, pages, position, key.subspan(first, width),
+                                     value.subspan(first, width)))
       return error;
   }
   return llvm::Error::success();
@@ -356,20 +453,28 @@ llvm::Error RankGroup::writeKv(int64_t layer, std::span<const int32_t> pages, in
 
 llvm::Error RankGroup::readKv(int64_t layer, std::span<const int32_t> pages, int64_t position,
                               std::span<uint16_t> key, std::span<uint16_t> value) {
-  const size_t width = size_t(plan.kvHeads * plan.headDim);
-  std::vector<uint16_t> ownKey(width), ownValue(width);
-  for (size_t rank = 0; rank < members.size(); ++rank) {
-    if (auto error = members[rank]->readKv(layer, pages, position, ownKey, ownValue))
+  const size_t width = size_t(plan.kvHeads * plan.headDim), bytes = 2 * width;
+  std::vector<std::string> own;
+  for (auto &member : members) {
+    std::vector<uint16_t> both(2 * width); // keys, then values
+    if (auto error = member->readKv(layer, pages, position, std::span(both).first(width),
+                                    std::span(both).last(width)))
       return error;
-    auto toKey = key.subspan(rank / size_t(plan.headRanks) * width, width);
-    auto toValue = value.subspan(rank / size_t(plan.headRanks) * width, width);
+    own.emplace_back(reinterpret_cast<const char *>(both.data()), 2 * bytes);
+  }
+  auto all = ofAll("reading KV", std::move(own));
+  if (!all)
+    return all.takeError();
+  for (auto [rank, theirs] : llvm::enumerate(*all)) {
+    const size_t place = rank / size_t(plan.headRanks) * width;
     const bool isCopy = rank % size_t(plan.headRanks) != 0;
-    if (isCopy && (!std::ranges::equal(toKey, ownKey) || !std::ranges::equal(toValue, ownValue)))
+    if (isCopy && (std::memcmp(key.data() + place, theirs.data(), bytes) ||
+                   std::memcmp(value.data() + place, theirs.data() + bytes, bytes)))
       return problem("layer {0}, position {1}: ranks {2} and {3} have the same KV heads, but not "
                      "the same bytes",
                      layer, position, rank - 1, rank);
-    std::ranges::copy(ownKey, toKey.begin());
-    std::ranges::copy(ownValue, toValue.begin());
+    std::memcpy(key.data() + place, theirs.data(), bytes);
+    std::memcpy(value.data() + place, theirs.data() + bytes, bytes);
   }
   return llvm::Error::success();
 }

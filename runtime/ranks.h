@@ -10,6 +10,7 @@
 #define MEGALITH_RUNTIME_RANKS_H
 
 #include "runtime/execute.h"
+#include "runtime/rendezvous.h"
 
 #include <memory>
 #include <vector>
@@ -27,11 +28,15 @@ struct RankOptions {
   uint32_t hopNs = 0;
   /// Virtual ranks share launches even where the backend could run them apart.
   bool together = false;
+  /// This process has one rank, the others have theirs: all make the same calls, in the same order,
+  /// and all get the whole model's values. Must outlive the group.
+  Rendezvous *others = nullptr;
 };
 
-/// All ranks of a plan on one backend: with tp 1 the executor itself, else virtual ranks. Those
-/// share every launch, or run as if each had a GPU of its own where the backend can do that.
-/// Functions are those of Executor, over the whole model.
+/// A plan's ranks. With tp 1 the executor itself. Else this process has one, on a GPU of its own,
+/// or all of them on one backend: virtual ranks, which share every launch, or run as if each had a
+/// GPU of its own where the backend can do that. Functions are those of Executor, over the whole
+/// model.
 class RankGroup {
 public:
   static llvm::Expected<std::unique_ptr<RankGroup>>
@@ -42,9 +47,8 @@ public:
 
   /// planOfAll.
   const Plan &getPlan() const { return whole; }
-  int64_t ranks() const { return int64_t(members.size()); }
-  /// What one rank has.
-  Executor &member(int64_t rank) { return *members[size_t(rank)]; }
+  /// A rank that this process has, counted from the first of them.
+  Executor &member(int64_t index) { return *members[size_t(index)]; }
 
   llvm::Error setStep(std::span<const StepSequence> sequences);
   llvm::Error runLaunches(int64_t first, int64_t count);
@@ -79,9 +83,17 @@ private:
   RankGroup(const Plan &plan, Backend &backend, const ExecuteOptions &options,
             const RankOptions &rankOptions);
   llvm::Error setUp(llvm::StringRef folder, const OpenTensor &openTensor);
+  bool isWhole() const { return plan.tp == 1; }
   bool runsApart() const { return backend.canRunApart() && !rankOptions.together; }
+  llvm::Error setUpRank(int64_t rank, llvm::StringRef folder, const OpenTensor &openTensor);
+  llvm::Error findReplicas();
+  llvm::Error setUpPlaces();
   PreparedLaunch joined(int64_t index, std::span<const PreparedLaunch> launches, size_t firstRank);
+  llvm::Error run(int64_t first, int64_t count);
   llvm::Error explain(llvm::Error error);
+  /// Every rank's, by rank; `own`: those of this process.
+  llvm::Expected<std::vector<std::string>> ofAll(llvm::StringRef what,
+                                                 std::vector<std::string> own);
 
   Plan plan, whole; ///< of a rank, with all shards; of all
   Backend &backend;
@@ -89,6 +101,9 @@ private:
   RankOptions rankOptions;
   std::unique_ptr<Shared> shared; ///< what members see of the backend
   std::vector<std::unique_ptr<Executor>> members;
+  int64_t firstRank = 0;                                   ///< of the members
+  llvm::StringMap<std::vector<Backend::Address>> replicas; ///< of exchanges of ranks, by rank
+  bool isFresh = true;         ///< other ranks may not know yet that memory here is set up
   Backend::Address places = 0; ///< RanksArgs::places
 };
 

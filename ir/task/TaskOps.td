@@ -40,7 +40,7 @@ def KernelOp : Task_Op<"kernel", [Symbol, SymbolTable, IsolatedFromAbove, NoTerm
     launch.
 
     With `ranks` above 1 it is the kernel of any one of so many ranks: `sms`, shapes and places are of one rank, all run
-    the same program, and only exchanges with `peers` join them (docs/kernel-contract.md section 13).
+    the same program, and only exchanges with `peers` join them (docs/kernel-contract.md section 12).
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$kind, StrAttr:$target, Task_Int:$sms, Task_Int:$rows,
                        OptionalAttr<Task_Int>:$smem_bytes, DefaultValuedAttr<Task_Int, "1">:$residents,

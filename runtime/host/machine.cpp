@@ -51,6 +51,10 @@ void Machine::clearBuffers() {
   impl->memory.clear();
 }
 
+void Machine::expectOthers() {
+  impl->hasOthers = true;
+}
+
 llvm::Expected<RunReport> Machine::run(llvm::ArrayRef<Launch> launches, int streams) {
   return impl->run(launches, streams);
 }

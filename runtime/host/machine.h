@@ -54,6 +54,9 @@ public:
   /// a fiber's small stack.
   void registerGenerated(const void *base, size_t bytes, std::string name, Generator generator);
   void clearBuffers();
+  /// Other processes store to some of the memory too: threads that poll then look again from time
+  /// to time, and a run is only stuck when nothing has come for half a minute.
+  void expectOthers();
 
   /// Runs launches in order, chained as by programmatic dependent launch. The error names what
   /// went wrong and where; for a deadlock every thread that waits, and for what. Buffers then hold

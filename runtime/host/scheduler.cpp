@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <unistd.h>
 
 namespace megalith::host {
 
@@ -205,6 +206,32 @@ void Machine::Impl::note(const std::string &what) {
   done = true;
 }
 
+/// Everybody who polls looks again; false if nobody does.
+bool Machine::Impl::wakePollers() {
+  for (auto &cta : ctas)
+    for (Fiber &fiber : cta->fibers)
+      if (cta->live && fiber.park == Park::poll) {
+        auto &waiters = watches[memory.find(fiber.address, 1).key() >> 7].waiters;
+        std::erase(waiters, &fiber);
+        makeRunnable(&fiber);
+      }
+  return !runnable.empty();
+}
+
+/// Gives another process the time to store what is polled for here. False if it had enough.
+bool Machine::Impl::awaitOthers() {
+  constexpr auto kPatienceWithOthers = std::chrono::seconds(30);
+  const auto now = std::chrono::steady_clock::now();
+  if (stuck_progress != last_progress) {
+    stuck_progress = last_progress;
+    stuck_since = now;
+  }
+  if (now - stuck_since > kPatienceWithOthers)
+    return false;
+  usleep(100);
+  return wakePollers();
+}
+
 /// Nothing runs and nothing is in flight. Ways to go on, in order: pollers look once more, as
 /// deadlines of a hint would have them; then every wait's deadline passes, so that each reports its
 /// edge; then the run is over.
@@ -214,17 +241,12 @@ bool Machine::Impl::unstick() {
     all_complete &= launch.complete;
   if (all_complete)
     return false;
+  if (!expired && hasOthers && awaitOthers())
+    return true;
   if (!looked_again) {
     looked_again = true;
     time_skip += 3000;
-    for (auto &cta : ctas)
-      for (Fiber &fiber : cta->fibers)
-        if (cta->live && fiber.park == Park::poll) {
-          auto &waiters = watches[memory.find(fiber.address, 1).key() >> 7].waiters;
-          std::erase(waiters, &fiber);
-          makeRunnable(&fiber);
-        }
-    if (!runnable.empty())
+    if (wakePollers())
       return true;
   }
   if (expired)
@@ -363,7 +385,8 @@ void Machine::Impl::reset(llvm::ArrayRef<Launch> list, int streams) {
   log.clear();
   logText.clear();
   pending_stores = 0;
-  time = time_skip = last_progress = 0;
+  time = time_skip = last_progress = stuck_progress = 0;
+  stuck_since = std::chrono::steady_clock::now();
   expired = start_now = looked_again = done = leave = false;
   for (auto &cta : ctas) {
     cta->live = cta->start_queued = false;

@@ -7,6 +7,7 @@
 #include "runtime/host/mbarrier.h"
 #include "runtime/host/random.h"
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -115,6 +116,7 @@ public:
   ~Impl();
 
   Options options;
+  bool hasOthers = false; ///< processes that store to our memory
   GlobalMemory memory;
   llvm::Expected<RunReport> run(llvm::ArrayRef<Launch> launches, int streams);
 
@@ -189,6 +191,8 @@ private:
   void landCopy(size_t index);
   void landStore(Cta &cta, bool now = false);
   bool unstick();
+  bool wakePollers();
+  bool awaitOthers();
   Fiber *pickLane(Cta &cta, int warp);
   void removeRunnable(Cta &cta);
   void mix(uint64_t value) { report.trace_hash = (report.trace_hash ^ value) * 0x100000001B3ull; }
@@ -209,6 +213,8 @@ private:
   int preempt_in = 0;
   bool start_now = false, looked_again = false, done = false, leave = false;
   uint64_t time_skip = 0, last_progress = 0;
+  uint64_t stuck_progress = 0; ///< last_progress when the run got stuck
+  std::chrono::steady_clock::time_point stuck_since;
   unsigned char *arenas = nullptr;
   size_t arenas_mapped = 0;
   struct Wait {

@@ -8,7 +8,8 @@
 //                               other launch numbers and start delays: the same bits each time;
 //                               at last a few steps that feed each other
 //
-// check prepare-ranks FOLDER    likewise small models for 2, 4 and 8 virtual ranks, for `run`;
+// check prepare-ranks FOLDER    likewise small models for 2, 4 and 8 ranks, for `run`: virtual ones
+//                               on one GPU, or, where RANK, WORLD_SIZE, ... say so, one a process;
 //                               $MEGALITH_HOP_NS: how much longer words of other ranks take
 //
 // and at real size, with weights and histories that the GPU makes up itself (needs NVRTC there):
@@ -137,6 +138,7 @@ llvm::Error list(const std::string &folder) {
 
 /// A plan on the GPU, beside its model's graph.
 struct Bench {
+  std::unique_ptr<runtime::Rendezvous> others; ///< processes with the other ranks
   std::unique_ptr<test::Artifact> artifact;
   std::unique_ptr<runtime::CudaBackend> backend;
   std::unique_ptr<Session> session;
@@ -149,7 +151,14 @@ struct Bench {
     if (!loaded)
       return loaded.takeError();
     artifact = std::move(*loaded);
-    auto gpu = runtime::CudaBackend::create();
+    if (runtime::Rendezvous::isAsked()) {
+      auto met = runtime::Rendezvous::fromEnvironment();
+      if (!met)
+        return met.takeError();
+      others = std::move(*met);
+      options.ranks.others = others.get();
+    }
+    auto gpu = runtime::CudaBackend::create(others ? int(others->localRank()) : 0);
     if (!gpu)
       return gpu.takeError();
     backend = std::move(*gpu);
@@ -232,6 +241,8 @@ llvm::Error run(const std::string &folder, int64_t launches) {
   if (bench.options.tokenSteps)
     if (auto error = generate(bench, tokens))
       return problem("steps that feed each other: {0}", llvm::toString(std::move(error)));
+  if (bench.others && bench.others->rank() != 0)
+    return failures.empty() ? llvm::Error::success() : problem("{0}", failures);
   const LaunchReport most = all.largest();
   const auto number = [](std::optional<double> error) {
     return error ? llvm::formatv("{0:e1}", *error).str() : std::string("-");

@@ -219,6 +219,18 @@ FAKE cuDevicePrimaryCtxRetain(void **context, int) {
 FAKE cuDevicePrimaryCtxRelease_v2(int) {
   return kSuccess;
 }
+struct IpcHandle {
+  char bytes[64];
+};
+FAKE cuIpcGetMemHandle(IpcHandle *, uint64_t) {
+  return 1; // other processes see none of this memory
+}
+FAKE cuIpcOpenMemHandle_v2(uint64_t *, IpcHandle, unsigned) {
+  return 1;
+}
+FAKE cuIpcCloseMemHandle(uint64_t) {
+  return 0;
+}
 FAKE cuCtxSetCurrent(void *) {
   return kSuccess;
 }

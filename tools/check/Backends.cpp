@@ -11,9 +11,9 @@
 namespace megalith::check {
 
 llvm::Expected<std::unique_ptr<runtime::Backend>> openBackend(llvm::StringRef name, uint64_t seed,
-                                                              bool log) {
+                                                              bool log, int ordinal) {
   if (name == "cuda") {
-    auto backend = runtime::CudaBackend::create();
+    auto backend = runtime::CudaBackend::create(ordinal);
     if (!backend)
       return backend.takeError();
     return std::move(*backend);

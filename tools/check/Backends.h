@@ -8,11 +8,11 @@
 
 namespace megalith::check {
 
-/// "cuda": this machine's first GPU. "host": the emitted sources on this CPU, compiled by g++
+/// "cuda": GPU `ordinal` of this machine. "host": the emitted sources on this CPU, compiled by g++
 /// against the device headers inside this program; `seed` is the schedule's, and with `log` it
 /// keeps what every thread did (HostBackendOptions).
-llvm::Expected<std::unique_ptr<runtime::Backend>> openBackend(llvm::StringRef name,
-                                                              uint64_t seed = 1, bool log = false);
+llvm::Expected<std::unique_ptr<runtime::Backend>>
+openBackend(llvm::StringRef name, uint64_t seed = 1, bool log = false, int ordinal = 0);
 
 } // namespace megalith::check
 

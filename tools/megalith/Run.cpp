@@ -333,6 +333,13 @@ static Error runRun(const Arguments &arguments) {
   if (!repeats)
     return repeats.takeError();
   check::SessionOptions options;
+  Expected<int64_t> hop = arguments.integer("hop-ns", 0, 1000000, 0);
+  if (!hop)
+    return hop.takeError();
+  if (*hop && *backendName != "cuda")
+    return failure(Exit::CommandLine, "--hop-ns: expected with --backend cuda only: the host's "
+                                      "schedules hold words up anyway; leave it out");
+  options.ranks.hopNs = uint32_t(*hop);
   if (arguments.has("layer")) {
     Expected<int64_t> layer = arguments.integer("layer", 0, 999, 0);
     if (!layer)
@@ -350,7 +357,18 @@ static Error runRun(const Arguments &arguments) {
                    "--conformance: expected --backend host, which alone sees what every thread "
                    "does, but got {0}",
                    *backendName);
-  auto backend = check::openBackend(*backendName, /*seed=*/1, /*log=*/conforms);
+  // As one of several processes, each with a rank.
+  std::unique_ptr<runtime::Rendezvous> others;
+  if (runtime::Rendezvous::isAsked()) {
+    auto met = runtime::Rendezvous::fromEnvironment();
+    if (!met)
+      return with(Exit::Run, met.takeError());
+    others = std::move(*met);
+    options.ranks.others = others.get();
+  }
+  const bool isSpeaker = !others || others->rank() == 0;
+  auto backend = check::openBackend(*backendName, /*seed=*/1 + (others ? others->rank() : 0),
+                                    /*log=*/conforms, others ? int(others->localRank()) : 0);
   if (!backend)
     return with(Exit::Run, backend.takeError());
   TemporaryFolder temporary;
@@ -364,6 +382,12 @@ static Error runRun(const Arguments &arguments) {
   if (Error error = checkAgainst(*loaded.model, plan, *workload, options.layer))
     return error;
 
+  if (conforms && plan.tp > 1)
+    return failure(
+        Exit::CommandLine,
+        "--conformance: expected a plan of one rank but got one of {0}: its log does not "
+        "tell ranks apart yet",
+        plan.tp);
   if (conforms && plan.loopingKernel())
     return failure(Exit::CommandLine,
                    "--conformance: expected a launch a layer or a stage but got one a step "
@@ -390,13 +414,14 @@ static Error runRun(const Arguments &arguments) {
   Expected<check::Report> report = (*session)->compare(*workload);
   if (!report)
     return with(Exit::Run, report.takeError());
-  if (Error error = writeReport(*workload, plan, *backendName, *report))
-    return error;
+  if (isSpeaker)
+    if (Error error = writeReport(*workload, plan, *backendName, *report))
+      return error;
   if (!report->passes())
     return notWithin();
   if (Error error = repeat(**session, **backend, *workload, *repeats))
     return error;
-  if (*repeats)
+  if (*repeats && isSpeaker)
     if (Error error = writeText("", formatv("  {0} more runs, launches overlapping, all with the "
                                             "same bits\n",
                                             *repeats)
@@ -422,7 +447,8 @@ static constexpr Option kOptions[] = {
     {"perfetto", "<file>", "the same for ui.perfetto.dev"},
     {"target", "<name>", "with a config: sm_90a or sm_100a (sm_90a)"},
     {"rows", "<n>", "with a config: most live rows, 1, 2, 4 or 8 (1)"},
-    {"tp", "<n>", "with a config: ranks, virtual ones of one machine, 1, 2, 4 or 8 (1)"},
+    {"tp", "<n>", "with a config: ranks, 1, 2, 4 or 8; virtual, or one a process of torchrun (1)"},
+    {"hop-ns", "<n>", "words of other ranks arrive so much later, on cuda (0)"},
     {"launch", "<name>", "with a config: fused (a layer a launch) or per-stage (fused)"},
     {"sms", "<n>", "with a config: SMs to use (132 for sm_90a, 148 for sm_100a)"},
     {"scope", "<name>", "with a config: one launch a layer or one a step, layer or step (layer)"},
