@@ -50,7 +50,7 @@ double timeOf(int64_t bytes, int64_t stops) {
   return double(stops) * kHopMicroseconds + double(bytes) / kLinkBytesPerMicrosecond;
 }
 
-/// "mlp.experts.down": where the value was made, without what all layers have in front.
+/// "mlp.experts.down": where the exchanged value was made, without what all layers have in front.
 std::string placeOf(Operation *op) {
   Location loc = op->getLoc();
   if (auto name = dyn_cast<NameLoc>(loc)) {
@@ -58,7 +58,8 @@ std::string placeOf(Operation *op) {
     text.consume_front("layer.");
     return text.str();
   }
-  return op->getName().stripDialect().str();
+  Operation *source = op->getOperand(0).getDefiningOp();
+  return (source ? source : op)->getName().stripDialect().str();
 }
 
 ExchangeCost costOf(moe::AllGatherOp op) {

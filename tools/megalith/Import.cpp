@@ -1,11 +1,15 @@
 //===- Import.cpp - megalith import -----------------------------------------===//
 
 #include "models/Import.h"
+#include "passes/graph/GraphPasses.h"
+#include "passes/graph/ShardSchemes.h"
 #include "tools/megalith/Commands.h"
 #include "tools/megalith/Failure.h"
 #include "tools/megalith/Files.h"
 
+#include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
+#include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/StringExtras.h"
 
 using namespace llvm;
@@ -26,6 +30,48 @@ static Expected<std::vector<std::pair<std::string, std::string>>> readChoices(St
   return choices;
 }
 
+/// The module of one of `ranks` ranks; what the schemes cost goes to standard error.
+static Error shard(mlir::ModuleOp module, const ConfigText &config, const ShardOptions &options) {
+  errs() << describe(
+      compareSchemes(module, options.ranks, [](const ShardScheme &) { return true; }),
+      options.ranks);
+  mlir::PassManager manager(module.getContext());
+  manager.addPass(createShard(options));
+  // The first error is the message; what follows from it is noise.
+  std::string message;
+  mlir::ScopedDiagnosticHandler handler(module.getContext(), [&](mlir::Diagnostic &diagnostic) {
+    if (message.empty())
+      message = diagnostic.str();
+    return mlir::success();
+  });
+  if (mlir::failed(manager.run(module)))
+    return failure(Exit::Input, "{0}: --tp {1}: {2}; choose other ranks or another scheme",
+                   config.file, options.ranks, message);
+  return Error::success();
+}
+
+/// --tp and how; nothing is checked that the pass checks.
+static Expected<ShardOptions> shardOptions(const Arguments &arguments) {
+  ShardOptions options;
+  Expected<int64_t> ranks = arguments.integer("tp", 1, 64, 1);
+  if (!ranks)
+    return ranks.takeError();
+  Expected<StringRef> experts = arguments.choice("tp-experts", {"auto", "nn", "nn-sums", "nk"});
+  if (!experts)
+    return experts.takeError();
+  Expected<StringRef> output = arguments.choice("tp-o-proj", {"auto", "n", "k-ordered", "k"});
+  if (!output)
+    return output.takeError();
+  Expected<StringRef> order = arguments.choice("tp-order", {"fixed", "free"});
+  if (!order)
+    return order.takeError();
+  options.ranks = *ranks;
+  options.experts = experts->str();
+  options.outputProjection = output->str();
+  options.freeOrder = *order == "free";
+  return options;
+}
+
 static Error runImport(const Arguments &arguments) {
   Expected<int64_t> rows = arguments.integer("rows", 1, 16, 1);
   if (!rows)
@@ -36,6 +82,9 @@ static Error runImport(const Arguments &arguments) {
   Expected<StringRef> act = arguments.choice("act", {"bf16", "nvfp4"});
   if (!act)
     return act.takeError();
+  Expected<ShardOptions> ranks = shardOptions(arguments);
+  if (!ranks)
+    return ranks.takeError();
   auto choices = readChoices(arguments.text("choose"));
   if (!choices)
     return choices.takeError();
@@ -57,6 +106,9 @@ static Error runImport(const Arguments &arguments) {
   auto module = models::importConfig(mlirContext, config->text, config->file, options);
   if (!module)
     return with(Exit::Input, module.takeError());
+  if (ranks->ranks > 1)
+    if (Error error = shard(**module, *config, *ranks))
+      return error;
   std::string text;
   raw_string_ostream os(text);
   (*module)->print(os);
@@ -71,6 +123,11 @@ static constexpr Option kOptions[] = {
      "the checkpoint's hf_quant_config.json: which weights are quantised (none)"},
     {"act", "<type>", "what quantised experts read: bf16, nvfp4 (bf16)"},
     {"choose", "<list>", "name=value of choices that the model's sources leave open"},
+    {"tp", "<n>",
+     "print what one of n ranks computes; what schemes cost goes to standard error (1)"},
+    {"tp-experts", "<scheme>", "auto, nn, nn-sums, nk: how the experts' matrices are cut (auto)"},
+    {"tp-o-proj", "<scheme>", "auto, n, k-ordered, k: the same behind attention (auto)"},
+    {"tp-order", "<order>", "fixed: auto keeps the sums' order of one rank; free (fixed)"},
     {"o", "<file>", "write there (standard output)"},
 };
 

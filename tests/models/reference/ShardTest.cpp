@@ -93,21 +93,21 @@ TEST_CASE("Cut over 2, 4 and 8 ranks, a model is the same") {
       REQUIRE(mlir::succeeded(shardModule(*sharded, ranks, scheme)));
       REQUIRE(mlir::succeeded(mlir::verify(*sharded)));
       const Outcome actual = evaluate(*sharded, model.weights);
-      CHECK(actual.residuals[0].values == expected.residuals[0].values);
+      CHECK(bool(actual.residuals[0].values == expected.residuals[0].values));
       if (scheme.isOrdered()) {
         // Bit by bit, whatever the number of ranks.
         for (size_t l = 0; l < expected.residuals.size(); ++l)
-          CHECK(actual.residuals[l].values == expected.residuals[l].values);
+          CHECK(bool(actual.residuals[l].values == expected.residuals[l].values));
         CHECK(actual.ids == expected.ids);
-        CHECK(actual.qkv.values == expected.qkv.values);
-        CHECK(actual.logits.values == expected.logits.values);
+        CHECK(bool(actual.qkv.values == expected.qkv.values));
+        CHECK(bool(actual.logits.values == expected.logits.values));
         continue;
       }
-      // Another order of sums is another rounding, of the size that the contract leaves open for
-      // this model (MuseSparkTest.cpp); after two layers twice that.
-      CHECK(actual.residuals[1].values != expected.residuals[1].values);
-      CHECK(relativeRms(actual.residuals[1], expected.residuals[1]) <= 7e-3);
-      CHECK(relativeRms(actual.residuals[2], expected.residuals[2]) <= 2e-2);
+      // Another order of sums: fp32 sums rarely differ behind their rounding, bf16 sums always do.
+      // One layer only: from there on, other experts may be chosen.
+      const double difference = relativeRms(actual.residuals[1], expected.residuals[1]);
+      CHECK(difference <= 7e-3);
+      CHECK((difference > 1e-3) == scheme.bf16Sums);
     }
 }
 
