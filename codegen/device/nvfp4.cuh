@@ -202,4 +202,10 @@ MEGALITH_DEVICE Fragment scaled(const Fragment &sum, const FloatPair &factors) {
   return {{sum.v[0] * factors.x, sum.v[1] * factors.x, sum.v[2] * factors.y, sum.v[3] * factors.y}};
 }
 
+/// Epilogue warp: the chunks of a slot added in ascending order, times the matrix's factors.
+template <class P, class Cta>
+MEGALITH_DEVICE Fragment sum_scaled(const Cta &cta, int slot, const FloatPair &factors) {
+  return scaled(sum_chunks<P>(cta, slot), factors);
+}
+
 } // namespace megalith
