@@ -116,7 +116,8 @@ static Error runCompile(const Arguments &arguments) {
 static constexpr Option kOptions[] = {
     {"target", "<list>", "architectures, by commas: sm_90a, sm_100a", true},
     {"rows", "<list>", "most live rows of a step, by commas: 1, 2, 4, 8", true},
-    {"o", "<folder>", "output: <target>/rows<n>/ (rows<n>-tp<m>/) in it, written whole or not at all", true},
+    {"o", "<folder>",
+     "output: <target>/rows<n>/ (rows<n>-tp<m>/) in it, written whole or not at all", true},
     {"launch", "<list>",
      "fused (a layer a launch), per-stage (rows<n>-per-stage/), or both (fused)"},
     {"sms", "<n>", "SMs to use (132 for sm_90a, 148 for sm_100a)"},
