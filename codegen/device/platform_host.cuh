@@ -318,7 +318,13 @@ MEGALITH_DEVICE void poll_pause(const void *p) {
 
 #ifdef MEGALITH_HOST_LOG
 template <class Verb, class Edge> MEGALITH_DEVICE void mark() {
-  host::api->mark(Verb::kText, Edge::kName, Verb::kOrder);
+  if constexpr (requires {
+                  Verb::kOrderOfRanks;
+                  requires Edge::kOfRanks;
+                })
+    host::api->mark(Verb::kText, Edge::kName, Verb::kOrderOfRanks);
+  else
+    host::api->mark(Verb::kText, Edge::kName, Verb::kOrder);
 }
 MEGALITH_DEVICE void mark_end() {
   host::api->mark(nullptr, nullptr, nullptr);

@@ -143,11 +143,9 @@ private:
       if (emitted.kind == rule.edge.getKind() && emitted.verb == verb && emitted.order == order) {
         rule.required.assign(emitted.instructions.begin(), emitted.instructions.end());
         rule.may.assign(emitted.allowed.begin(), emitted.allowed.end());
-        const bool isWords =
-            rule.edge.getKind() == EdgeKind::Words || rule.edge.getKind() == EdgeKind::Launch;
         rule.copies = verb == "copy";
-        rule.isSure = !isWords && (verb == "wait" || verb == "acquire" || verb == "pace");
-        rule.needsMeeting = !isWords && (verb == "signal" || verb == "release" || verb == "copy");
+        rule.isSure = order.starts_with("acquire") || verb == "pace";
+        rule.needsMeeting = order.starts_with("release") || verb == "copy";
         for (auto exchange : kernel.getOps<ExchangeOp>())
           if (exchange.getEdge() == rule.edge.getSymName())
             rule.width = exchange.hasTriples() ? ".b128" : ".b32";

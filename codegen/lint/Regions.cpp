@@ -63,6 +63,27 @@ static bool runsAtLeastOnce(ForOp loop) {
          });
 }
 
+static std::string wordsMark(StringRef verb, ExchangeOp exchange, StringRef ofNumbers) {
+  const StringRef order = exchange.getWord() == WordKind::Number ? ofNumbers
+                          : exchange.getPeers()                  ? "relaxed.sys"
+                                                                 : "relaxed.gpu";
+  return (verb + " @" + exchange.getEdge() + " " + order).str();
+}
+std::string pollMark(ExchangeOp exchange) {
+  return wordsMark("wait", exchange, "acquire.sys");
+}
+std::string publishMark(ExchangeOp exchange) {
+  return wordsMark("signal", exchange, "release.sys");
+}
+
+/// The exchange whose words an edge joins.
+static ExchangeOp exchangeOf(KernelOp kernel, StringRef edge) {
+  for (auto exchange : kernel.getOps<ExchangeOp>())
+    if (exchange.getEdge() == edge)
+      return exchange;
+  return {};
+}
+
 bool mayPollNothing(PollOp poll) {
   return poll.getCallee().starts_with("poll_own_row");
 }
@@ -117,7 +138,10 @@ int Regions::addOp(Operation &op, int from) {
         return to;
       })
       .Case([&](PollOp op) {
-        const int to = addWords(*op, from, edgeMark("wait", op.getEdge(), "relaxed.gpu"));
+        ExchangeOp exchange = exchangeOf(kernel, op.getEdge());
+        const int to =
+            addWords(*op, from,
+                     exchange ? pollMark(exchange) : edgeMark("wait", op.getEdge(), "relaxed.gpu"));
         if (mayPollNothing(op))
           free[from].push_back(to);
         return to;
@@ -129,7 +153,7 @@ int Regions::addOp(Operation &op, int from) {
           if (auto exchange = kernel.lookup<ExchangeOp>(write.getBuffer());
               exchange && !llvm::is_contained(edges, exchange.getEdge())) {
             edges.push_back(exchange.getEdge());
-            at = addWords(*op, at, edgeMark("signal", exchange.getEdge(), "relaxed.gpu"));
+            at = addWords(*op, at, publishMark(exchange));
           }
         return at;
       })

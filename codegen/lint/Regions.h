@@ -21,6 +21,11 @@ inline constexpr llvm::StringLiteral kLaunchDependents = "launch_dependents";
 /// The mark of a re-arming, which names the exchange's slot: "rearm @slot05 relaxed.gpu".
 std::string rearmMark(task::ExchangeOp exchange);
 
+/// The marks of a poll of an exchange's words and of their publication: of gpu scope, of system
+/// scope if ranks share them, numbers with release and acquire.
+std::string pollMark(task::ExchangeOp exchange);
+std::string publishMark(task::ExchangeOp exchange);
+
 /// Whether some warps of the role poll nothing: there are more of them than rows.
 bool mayPollNothing(task::PollOp poll);
 

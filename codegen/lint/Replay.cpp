@@ -646,10 +646,11 @@ Replayed replay(ModuleOp module, StringRef log) {
     auto kernel = module.lookupSymbol<KernelOp>(launch.kernel);
     if (!kernel)
       continue;
-    if (kernel.isLooping()) {
+    if (kernel.isLooping() || kernel.getRanks() > 1) {
       replayed.findings.push_back(
           {launch.number, "kernel " + launch.kernel.str() +
-                              " loops over launches: replay a plan of --scope=layer instead"});
+                              " loops over launches or is of several ranks: replay a plan of "
+                              "--scope=layer and one rank instead"});
       return replayed;
     }
     std::unique_ptr<Program> &program = programs[launch.kernel];

@@ -21,7 +21,8 @@ struct Replayed {
 };
 
 /// Replays every launch of the log on the kernel of that name; kernels without role regions
-/// (`advance`) are passed over. Loops over launches (--scope=step) are refused.
+/// (`advance`) are passed over. Loops over launches (--scope=step) and kernels of
+/// several ranks are refused.
 Replayed replay(mlir::ModuleOp module, llvm::StringRef log);
 
 } // namespace megalith::lint

@@ -46,6 +46,13 @@ llvm::ArrayRef<Fault> faults() {
          "      ;\n"}},
        // The host's clock stands still while anything runs.
        /*onHost=*/false},
+      {"dead-rank",
+       "rank 1 of two does nothing",
+       "attn_words",
+       {"attn_words", "mid_words", "logits_words", "act_words", "routed"},
+       {{"", "  start_delay(cta);\n", "  if (cta.rank == 1)\n    return;\n"}},
+       /*onHost=*/true,
+       /*tp=*/2},
       {"full-ring",
        "consumers never give a piece of the ring back",
        "w_free",

@@ -1,8 +1,7 @@
 //===- Faults.h - Kernels with a fault planted -------------------*- C++ -*-===//
 //
 // What a kernel must never do, planted into the source of a good one: each must end, within the
-// waits' deadline, in a message that names an edge where it is stuck. A rank that is dead will be
-// one more with tensor parallelism: until then nothing spans ranks.
+// waits' deadline, in a message that names an edge where it is stuck.
 //
 //===----------------------------------------------------------------------===//
 #ifndef MEGALITH_TESTS_FAULTS_FAULTS_H
@@ -31,6 +30,7 @@ struct Fault {
   };
   std::vector<Edit> edits;
   bool onHost = true;
+  int tp = 1; ///< ranks of its plan, virtual ones
 };
 
 /// All of them, in kernels of qwen3-moe-small.test.json with two rows on eight SMs.

@@ -53,8 +53,9 @@ struct Faulty {
         write(folder + "/include/" + name, text);
     }
     runtime::HostBackend backend({.compile = {.includeFolder = folder + "/include"}, .seed = seed});
-    auto session = check::Session::create(*bench.subject->graph, bench.subject->plan, folder,
-                                          backend, {.layer = 1, .deadlineNs = 100'000'000});
+    auto session = check::Session::create(
+        *bench.subject->graph, bench.subject->plan, folder, backend,
+        {.layer = 1, .deadlineNs = 100'000'000, .ranks = {.together = fault.tp > 1}});
     if (!session)
       FAIL(llvm::toString(session.takeError()));
     auto outcome = (*session)->run(workload());
@@ -68,11 +69,13 @@ struct Faulty {
 } // namespace
 
 TEST_CASE("each planted fault ends in a message that names where it is stuck") {
-  Bench bench("qwen3-moe-small.test.json", 2, 8);
+  Bench one("qwen3-moe-small.test.json", 2, 8);
+  Bench two("qwen3-moe-small.test.json", 2, 4, {.ranks = {.together = true}},
+            runtime::LaunchMode::Fused, /*tp=*/2);
   for (const Fault &fault : faults()) {
     if (!fault.onHost)
       continue;
-    Faulty faulty(bench);
+    Faulty faulty(fault.tp == 1 ? one : two);
     const std::string said = faulty.run(fault, 3);
     INFO(fault.name << ": " << fault.what << "\n" << said.substr(0, 4000));
     // First the one that gave up, by name; then everything that waits.

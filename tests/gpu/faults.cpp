@@ -67,6 +67,7 @@ llvm::Error prepare(const runtime::Nvrtc &nvrtc, const std::string &folder,
                                  .name = "qwen3-moe-small",
                                  .rows = 2,
                                  .sms = 8,
+                                 .tp = fault ? fault->tp : 1,
                                  .cubins = true,
                                  .outDir = out});
   if (!subject)
@@ -116,6 +117,13 @@ bool isNamed(llvm::StringRef said, const test::Fault &fault) {
   return llvm::is_contained(fault.first, edge);
 }
 
+/// The only plan in a folder.
+std::string planFolder(const std::string &folder) {
+  std::error_code error;
+  llvm::sys::fs::directory_iterator it(folder, error);
+  return error || it == llvm::sys::fs::directory_iterator() ? folder : it->path();
+}
+
 llvm::Error run(const std::string &folder, llvm::StringRef name) {
   const test::Fault *fault = nullptr;
   for (const test::Fault &each : test::faults())
@@ -123,14 +131,15 @@ llvm::Error run(const std::string &folder, llvm::StringRef name) {
       fault = &each;
   if (!fault && name != "none")
     return problem("expected a fault of `faults list` or none but got '{0}'", name);
-  auto artifact = test::Artifact::load(folder + "/" + name.str() + "/sm_90a/rows2");
+  auto artifact = test::Artifact::load(planFolder(folder + "/" + name.str() + "/sm_90a"));
   if (!artifact)
     return artifact.takeError();
   auto backend = runtime::CudaBackend::create();
   if (!backend)
     return backend.takeError();
-  auto session = Session::create(*(*artifact)->graph, (*artifact)->plan, (*artifact)->folder,
-                                 **backend, {.deadlineNs = kDeadlineNs});
+  auto session =
+      Session::create(*(*artifact)->graph, (*artifact)->plan, (*artifact)->folder, **backend,
+                      {.deadlineNs = kDeadlineNs, .ranks = {.together = (*artifact)->plan.tp > 1}});
   if (!session)
     return session.takeError();
   const auto begin = std::chrono::steady_clock::now();

@@ -72,7 +72,9 @@ TEST_CASE("fields that are missing, misspelt or of a wrong kind are named") {
   auto check = [](const std::string &from, const std::string &to, const std::string &want) {
     CHECK_THAT(failure(parsePlan(edited(from, to))), Contains(want));
   };
-  check("\"version\": 2", "\"version\": 1", "version: expected 2, got 1: compile the plan again");
+  const std::string version = std::to_string(kPlanVersion);
+  check("\"version\": " + version, "\"version\": 1",
+        "version: expected " + version + ", got 1: compile the plan again");
   check("\"sms\": 4,", "", "plan.json: sms: missing");
   check("\"sms\": 4", "\"sms\": \"4\"", "sms: expected an integer, got \"4\"");
   check("\"sms\": 4", "\"sms\": 0", "sms is 0, expected 1..4096");

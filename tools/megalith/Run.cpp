@@ -382,16 +382,11 @@ static Error runRun(const Arguments &arguments) {
   if (Error error = checkAgainst(*loaded.model, plan, *workload, options.layer))
     return error;
 
-  if (conforms && plan.tp > 1)
-    return failure(
-        Exit::CommandLine,
-        "--conformance: expected a plan of one rank but got one of {0}: its log does not "
-        "tell ranks apart yet",
-        plan.tp);
-  if (conforms && plan.loopingKernel())
+  if (conforms && (plan.loopingKernel() || plan.tp > 1))
     return failure(Exit::CommandLine,
-                   "--conformance: expected a launch a layer or a stage but got one a step "
-                   "(--scope=step); leave out one of them");
+                   "--conformance: expected a launch a layer or a stage on one rank but got {0}; "
+                   "leave out one of them",
+                   plan.tp > 1 ? "several ranks (--tp)" : "one launch a step (--scope=step)");
   const bool feedback = arguments.has("feedback");
   if (feedback && (*repeats || options.layer))
     return failure(Exit::CommandLine,
