@@ -213,6 +213,8 @@ int host(llvm::StringRef only) {
       std::printf("ACCEPTED BUT FAILS: %s: %s\n    %s\n", mutation.name.c_str(),
                   mutation.site.c_str(), fault.c_str());
     }
+    std::fprintf(stderr, "%s: %zu mutants, %zu ran so far\n", subject.spec.name().c_str(),
+                 subject.drawn.size(), ran);
     if (runs) {
       compileSeconds += runs->compileSeconds;
       runSeconds += runs->runSeconds;
@@ -229,6 +231,7 @@ int host(llvm::StringRef only) {
 } // namespace
 
 int main(int argc, char **argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0); // what is found is said at once
   const llvm::StringRef mode = argc > 1 ? argv[1] : "", only = argc > 2 ? argv[2] : "";
   if (mode == "proof")
     return proof(only);

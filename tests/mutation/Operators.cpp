@@ -378,10 +378,15 @@ private:
   }
 
   void exchange(ExchangeOp op) {
-    for (WordKind word : {WordKind::Sentinel, WordKind::Epoch, WordKind::Plain, WordKind::Triple})
+    for (WordKind word :
+         {WordKind::Sentinel, WordKind::Epoch, WordKind::Plain, WordKind::Triple, WordKind::Number})
       if (word != op.getWord())
         push("wrong sentinel", stringifyWordKind(word),
              [=](Operation *op) { cast<ExchangeOp>(op).setWord(word); });
+    push("wrong scope", "peers", [](Operation *op) {
+      auto exchange = cast<ExchangeOp>(op);
+      exchange.setPeers(!exchange.getPeers());
+    });
     for (int64_t sets : {1, 2, 3})
       if (sets != op.getSets())
         push("wrong set", Twine(sets) + " sets", [=](Operation *op) { set(op, "sets", sets); });
