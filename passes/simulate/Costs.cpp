@@ -76,6 +76,11 @@ static void readMemory(Reader &read, Costs &costs) {
     costs.capacity.add(inFlightAt(window),
                        read(formatv("hbm.read.sms128.piece16k.window{0}", window)));
   costs.issue = (read("restart.experts.burst12.issue") - read("restart.experts.burst2.issue")) / 10;
+  // Two pieces asked for at once: what the first gets until it is there.
+  const double rate = std::min(costs.smRate, costs.capacity.at(0) / kSms);
+  const double beside = read("restart.experts.burst2.first") - costs.latency - costs.issue;
+  costs.oldestShare =
+      std::clamp((kPiece - rate * costs.issue) / (rate * std::max(beside, 1.0)), 0.5, 0.95);
   for (int64_t window : {2, 4})
     costs.pollSlowdown.add(inFlightAt(window),
                            std::min(read(formatv("hop.4k.emitted_rows1.window{0}.stream", window)) /
@@ -149,7 +154,8 @@ static void readExchanges(Reader &read, Costs &costs) {
 static void readLaunches(Reader &read, Costs &costs) {
   costs.setUp = read("boundary.stream.pieces8.set_up");
   costs.gap = read("boundary.stream.pieces8.gap");
-  costs.launchWait = read("boundary.stream.pieces8.wait");
+  // Its poller comes to the wait when it has its words, so it is at most this.
+  costs.launchWait = read("boundary.programmatic.pieces1.wait");
 }
 
 Expected<Costs> Costs::of(const costs::CostTable &table) {

@@ -35,12 +35,12 @@ enum class Heat { Warm, Near, Far };
 
 struct Costs {
   // Memory. `capacity` is by bytes that are asked for and have not landed, on all SMs.
-  double latency = 0;   ///< of a copy of nothing
-  double smRate = 0;    ///< most that one SM gets
-  Curve capacity;       ///< of HBM
-  Curve pollSlowdown;   ///< factor on it while all SMs poll; by the same bytes
-  double issue = 0;     ///< the producer's time for a copy
-  int piecesServed = 2; ///< of an SM at once; later ones wait for these
+  double latency = 0;       ///< of a copy of nothing
+  double smRate = 0;        ///< most that one SM gets
+  Curve capacity;           ///< of HBM
+  Curve pollSlowdown;       ///< factor on it while all SMs poll; by the same bytes
+  double issue = 0;         ///< the producer's time for a copy
+  double oldestShare = 0.5; ///< of an SM's rate, that its older piece gets beside the next
 
   // On an SM.
   double handover = 0;  ///< from a signal to its waiter's going on

@@ -26,10 +26,8 @@ void Memory::update() {
 }
 
 void Memory::catchUp(Queue &queue) {
-  const size_t count = flowing(queue);
-  const double each = count ? (progress - queue.served) / double(count) : 0;
-  for (size_t i = 0; i < count; ++i)
-    queue.pieces[i].left -= each;
+  for (size_t i = 0; i < flowing(queue); ++i)
+    queue.pieces[i].left -= (progress - queue.served) * shareOf(queue, i);
   queue.served = progress;
 }
 
@@ -37,13 +35,12 @@ void Memory::catchUp(Queue &queue) {
 void Memory::plan(int64_t sm) {
   Queue &queue = queues[size_t(sm)];
   ++queue.version;
-  const size_t count = flowing(queue);
-  if (!count)
+  if (queue.pieces.empty())
     return;
-  double least = queue.pieces.front().left;
-  for (size_t i = 1; i < count; ++i)
-    least = std::min(least, queue.pieces[i].left);
-  finishes.push({queue.served + std::max(least, 0.0) * double(count), sm, queue.version});
+  double least = std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i < flowing(queue); ++i)
+    least = std::min(least, std::max(queue.pieces[i].left, 0.0) / shareOf(queue, i));
+  finishes.push({queue.served + least, sm, queue.version});
 }
 
 void Memory::dropStale() {

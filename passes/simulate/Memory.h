@@ -2,7 +2,7 @@
 //
 // A copy is under way for a fixed time, then its bytes flow: all SMs with bytes waiting get the
 // same rate, at most an SM's own and together what HBM has for so many bytes in flight. Of one SM's
-// pieces the oldest few flow at once, each as fast as the other.
+// pieces the two oldest flow at once, the older one faster.
 //
 //===----------------------------------------------------------------------===//
 #ifndef MEGALITH_PASSES_SIMULATE_MEMORY_H
@@ -60,8 +60,12 @@ private:
 
   void moveTo(double now);
   void update();
-  size_t flowing(const Queue &queue) const {
-    return std::min(queue.pieces.size(), size_t(costs.piecesServed));
+  static size_t flowing(const Queue &queue) { return std::min<size_t>(queue.pieces.size(), 2); }
+  /// What piece `i` of those that flow gets of the SM's rate.
+  double shareOf(const Queue &queue, size_t i) const {
+    if (flowing(queue) == 1)
+      return 1;
+    return i == 0 ? costs.oldestShare : 1 - costs.oldestShare;
   }
   void catchUp(Queue &queue);
   void plan(int64_t sm);
