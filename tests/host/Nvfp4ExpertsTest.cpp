@@ -37,7 +37,3 @@ TEST_CASE("rows 1") {
 TEST_CASE("rows 4, a launch a stage") {
   compare(4, runtime::LaunchMode::PerStage);
 }
-
-TEST_CASE("rows 8") {
-  compare(8, runtime::LaunchMode::Fused);
-}

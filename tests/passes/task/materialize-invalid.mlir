@@ -49,6 +49,20 @@ task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
 
 // -----
 
+// NVFP4 tiles are packed whole.
+task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
+  task.buffer @x [1, 128] bf16 global immutable {slot = 0}
+  task.weights @w1 n 96 k 128 slot 2 rows ["w1"] {nvfp4}
+  task.buffer @h [1, 96] bf16 global value
+  // expected-error @+1 {{expected slices of whole tiles of 8 strips, since @w1 is NVFP4, but unit is 12}}
+  task.stage @one linear tiles 4 sms 4
+      reads [@x[0, 0] 1 x [128], @w1[d0 * 12, 0] 12 x [1]] writes [@h[0, d0 * 24] 1 x [24]]
+      config {n = 96, k = 128, unit = 12, epilogue = "store"} {
+  }
+}
+
+// -----
+
 // A stage without the numbers of its kind.
 task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
   task.buffer @x [1, 128] bf16 global value {crossing}
