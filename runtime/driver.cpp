@@ -237,7 +237,8 @@ llvm::Expected<std::unique_ptr<Driver>> Driver::open(int ordinal) {
   if (Status status = api->cuInit(0)) {
     if (status == kNoDevice)
       return problem("no GPU: {0}; check nvidia-smi, or run kernels on the CPU (megalith run "
-                     "--backend host)", api->text(status));
+                     "--backend host)",
+                     api->text(status));
     return problem("the GPU driver does not start: {0}; check nvidia-smi", api->text(status));
   }
   int count = 0;

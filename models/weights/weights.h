@@ -18,7 +18,8 @@
 namespace megalith::models {
 
 /// What a tensor is for. Only made-up weights care: a gain is around one, a centred gain (to which
-/// the model adds one) around zero, input scales are nvfp4Global(kHashedActivationMax). In the families so far the gains are the vectors.
+/// the model adds one) around zero, input scales are nvfp4Global(kHashedActivationMax). In the
+/// families so far the gains are the vectors.
 enum class TensorRole { Matrix, Gain, CentredGain, InputScale };
 
 /// One tensor of a checkpoint, unsharded. A vector of n elements is one row of n.

@@ -450,8 +450,8 @@ llvm::Expected<RunReport> Machine::Impl::run(llvm::ArrayRef<Launch> list, int st
     for (size_t i = 0; i < list.size(); ++i) {
       const LaunchArgs &args = list[i].args;
       logText += "launch " + std::to_string(i) + " " + list[i].kernel->name + " " +
-                 std::to_string(args.step ? args.step->launch_base + args.launch_in_step : i) + "\n" +
-                 log.text(static_cast<int>(i));
+                 std::to_string(args.step ? args.step->launch_base + args.launch_in_step : i) +
+                 "\n" + log.text(static_cast<int>(i));
     }
   if (error.empty()) {
     for (const LaunchState &launch : launches)

@@ -56,6 +56,7 @@ TEST_CASE("without a driver the error says so") {
   }
   auto driver = Driver::open();
   REQUIRE(!driver);
-  CHECK_THAT(llvm::toString(driver.takeError()),
-             Contains("no GPU driver") && Contains("libcuda.so.1") && Contains("megalith run --backend host"));
+  CHECK_THAT(llvm::toString(driver.takeError()), Contains("no GPU driver") &&
+                                                     Contains("libcuda.so.1") &&
+                                                     Contains("megalith run --backend host"));
 }
