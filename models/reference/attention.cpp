@@ -75,6 +75,8 @@ Partial<T> attendChunk(const std::vector<T> &query, const KvStore &cache, int64_
   const Inner inner = context.inner;
   Partial<T> partial;
   partial.values.assign(query.size(), T(0));
+  if (rule.bounded)
+    partial.maximum = 0;
   std::vector<T> scores;
   for (int64_t unit = keys.first; unit < keys.end; unit = (unit / kUnit + 1) * kUnit) {
     if ((unit - first) / (2 * kUnit) % chunks != chunk)
@@ -97,7 +99,8 @@ Partial<T> attendChunk(const std::vector<T> &query, const KvStore &cache, int64_
         }
       }
       scores.push_back(dot * T(rule.scale));
-      maximum = std::max(maximum, scores.back());
+      if (!rule.bounded)
+        maximum = std::max(maximum, scores.back());
     }
     const T before = exponential(partial.maximum - maximum, inner); // 0 for the first unit
     partial.maximum = maximum;

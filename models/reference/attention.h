@@ -25,7 +25,8 @@ void appendKv(KvStore &cache, const Matrix &key, const Matrix &value, Element el
 /// unit's probabilities are relative to the largest score of the units of its chunk up to it;
 /// chunks are merged in ascending order. In contract precision a probability enters the product
 /// with v as bf16 and the sum of probabilities as fp32: which maximum it is relative to decides how
-/// it rounds, so units and chunks are part of the contract.
+/// it rounds, so units and chunks are part of the contract. With a bound on scores
+/// (`moe-bound-scores`) there is no maximum: all probabilities are relative to a score of 0.
 Matrix attention(const Matrix &q, const KvStore &cache, const AttentionRule &rule,
                  std::span<const double> sinks, Element element, const Context &context);
 

@@ -144,6 +144,11 @@ Expected<WeightView> Interpreter::open(Operation *op, FlatSymbolRefAttr ref, Ten
     view.firstRow += part.getIndex() * view.rows;
   }
   if (moe::ShardAttr shard = weight.getShardAttr()) {
+    auto ranks = weight->getParentOfType<ModuleOp>()->getAttrOfType<IntegerAttr>(moe::kRanksAttr);
+    if (!ranks || ranks.getInt() != shard.getRanks())
+      return opError(weight, "expected a weight for the module's " +
+                                 Twine(ranks ? ranks.getInt() : 1) + " rank(s), got one for " +
+                                 Twine(shard.getRanks()));
     const int64_t dim = int64_t(shard.getDim()), last = int64_t(shape.size()) - 1;
     if (dim == last) {
       view.columns /= shard.getRanks();

@@ -100,6 +100,7 @@ AttentionRule ruleOf(moe::AttentionOp op) {
     rule.mask = AttentionRule::Mask::Chunk;
   if (auto extent = op.getExtent())
     rule.extent = int64_t(*extent);
+  rule.bounded = op.getScoreBound().has_value();
   return rule;
 }
 

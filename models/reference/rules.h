@@ -44,6 +44,7 @@ struct AttentionRule {
   double scale = 0;
   Mask mask = Mask::Full;
   int64_t extent = 0;
+  bool bounded = false; ///< probabilities are relative to a score of 0, not to the largest so far
   // faults only
   int64_t causalShift = 0;       ///< the last key seen is position + this
   int64_t valueShift = 0;        ///< the value of key j is read at j + this

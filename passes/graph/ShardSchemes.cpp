@@ -66,7 +66,6 @@ ExchangeCost costOf(moe::AllGatherOp op) {
   return {"all_gather " + placeOf(op), (op.getRanks() - 1) * bytesOf(op.getInput()), 1};
 }
 
-/// `rows`: of the step, since long messages may prefer another form.
 ExchangeCost costOf(moe::AllReduceOp op) {
   const int64_t ranks = op.getRanks(), in = bytesOf(op.getInput()), out = bytesOf(op.getResult());
   const int64_t once = (ranks - 1) * in,
@@ -132,8 +131,12 @@ std::vector<LayerCost> layerCosts(ModuleOp sharded) {
         exchange.bytes /= rows;
         cost.exchanges.push_back(std::move(exchange));
       };
-      function.walk([&](moe::AllGatherOp op) { add(costOf(op)); });
-      function.walk([&](moe::AllReduceOp op) { add(costOf(op)); });
+      function.walk([&](Operation *op) {
+        if (auto gather = dyn_cast<moe::AllGatherOp>(op))
+          add(costOf(gather));
+        else if (auto reduce = dyn_cast<moe::AllReduceOp>(op))
+          add(costOf(reduce));
+      });
     }
   return costs;
 }

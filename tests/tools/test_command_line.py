@@ -54,6 +54,14 @@ MISTAKES = [
     ("import CONFIG --rows 1.5", 2, "but got '1.5'"),
     ("import CONFIG --rows 99999999999999999999", 2, "but got '99999999999999999999'"),
     ("import CONFIG --max-context 1e5", 2, "--max-context: expected a number from 1"),
+    ("import CONFIG --act fp8", 2, "--act: expected one of bf16, nvfp4 but got 'fp8'"),
+    ("import CONFIG --act nvfp4", 1, "NVFP4 activations: expected experts with NVFP4 weights but got none"),
+    ("import CONFIG --choose combine", 2, "--choose: expected name=value, separated by commas, but got 'combine'"),
+    ("import CONFIG --choose combine=f32", 1, "choice combine: expected no choices for qwen3_moe but got combine=f32"),
+    ("import CONFIG --quant TMP/none", 1, "expected a hf_quant_config.json but cannot read it"),
+    ("import CONFIG --tp 0", 2, "--tp: expected a number from 1 to 64 but got '0'"),
+    ("import CONFIG --tp 3", 1, "--tp 3: expected "),
+    ("import CONFIG --tp 2 --tp-experts kn", 2, "--tp-experts: expected one of auto, nn, nn-sums, nk but got 'kn'"),
     ("verify M0 --cases many", 2, "--cases: expected a number from 0 to 10000 but got 'many'"),
     ("bench CONFIG --steps 19", 2, "--steps: expected a number from 20"),
     ("bench CONFIG --rows 1,3", 2, "--rows: expected some of 1, 2, 4, 8 but got 3"),
@@ -349,3 +357,19 @@ def test_quantisation_told_beside_the_config(text, says, place, checkpoint):
 def test_no_quantisation_told_beside_the_config(checkpoint):
     (checkpoint / "hf_quant_config.json").write_text('{"quantization": {"quant_algo": null}}')
     assert megalith("import", "config.json", cwd=checkpoint).returncode == 0
+
+
+def test_import_for_ranks():
+    """What a rank computes on stdout; what every way of cutting the model exchanges on stderr."""
+    folder = os.path.dirname(CONFIG)
+    done = megalith(
+        "import", f"{folder}/muse-spark-mini.test.json", "--act", "nvfp4", "--tp", "8",
+        "--quant", f"{folder}/muse-spark-open-nvfp4.quant.assembled.json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "megalith.ranks = 8" in done.stdout and "@sliding_nvfp4" in done.stdout
+    lines = done.stderr.splitlines()
+    assert lines[0] == "8 ranks: what a rank receives for a row, and stops, per layer"
+    kinds = [line for line in lines if line.startswith("@")]
+    assert kinds == ["@sliding, 1 layer(s)", "@full_nvfp4, 1 layer(s)", "@sliding_nvfp4, 3 layer(s)", "@full, 1 layer(s)"]
+    assert sum("experts nn-sums, o_proj k-ordered" in line for line in lines) == len(kinds)

@@ -6,6 +6,7 @@
 #include "ir/moe/Moe.h"
 #include "models/Import.h"
 #include "passes/Pipelines.h"
+#include "passes/graph/GraphPasses.h"
 #include "passes/verify/Verify.h"
 #include "runtime/error.h"
 
@@ -54,6 +55,11 @@ Expected<std::unique_ptr<Subject>> compileSubject(const SubjectOptions &options)
     for (auto weight : subject->graph->getOps<moe::WeightOp>())
       if (weight.isPerExpert())
         weight.setFormat(moe::BlockFormatType::getNVFP4(&subject->context));
+  // Before reference and kernels part: whether scores are bounded decides how probabilities round.
+  mlir::PassManager bounds(&subject->context);
+  bounds.addPass(createBoundScores());
+  if (mlir::failed(bounds.run(*subject->graph)))
+    return llvm::createStringError(options.name + ": moe-bound-scores fails on the imported graph");
   subject->kernels = subject->graph->clone();
   mlir::ModuleOp kernels = *subject->kernels;
   const ModelFacts facts = collectFacts(kernels, options.name);

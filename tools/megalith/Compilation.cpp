@@ -4,6 +4,7 @@
 
 #include "models/Import.h"
 #include "passes/Pipelines.h"
+#include "passes/graph/GraphPasses.h"
 #include "passes/verify/Verify.h"
 #include "tools/megalith-opt/Registration.h"
 #include "tools/megalith/Failure.h"
@@ -114,6 +115,12 @@ Error Compilation::import() {
   if (!graph)
     return with(Exit::Input, graph.takeError());
   module = std::move(*graph);
+  // Before reference and kernels part: whether scores are bounded decides how probabilities round.
+  mlir::PassManager manager(&context);
+  manager.addPass(createBoundScores());
+  if (mlir::failed(manager.run(*module)))
+    return failure(Exit::Input, "{0}: moe-bound-scores fails on the imported graph",
+                   request.source);
   facts = collectFacts(*module, sys::path::stem(request.source));
   (*module)->setAttr("megalith.model", mlir::StringAttr::get(&context, facts.model));
   imported = module->clone();

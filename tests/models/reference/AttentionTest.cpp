@@ -26,6 +26,26 @@ double expected(const Matrix &q, int64_t r, const KvStore &cache, int64_t sequen
 
 } // namespace
 
+TEST_CASE("With a bound on scores nothing is relative to the largest") {
+  const Step step = rowsAt({700});
+  KvStore cache(kKvHeads, kDim);
+  cache.fillHashed(1, 0, 0, 701);
+  const Matrix q = randomMatrix(1, kHeads * kDim, 23, 4);
+  AttentionRule rule{kHeads, 0.25};
+  auto difference = [&](Precision precision) {
+    const Context context{precision, &step, 1};
+    rule.bounded = false;
+    const Matrix usual = attention(q, cache, rule, {}, Element::F32, context);
+    rule.bounded = true;
+    return relativeRms(attention(q, cache, rule, {}, Element::F32, context), usual);
+  };
+  CHECK(difference(Precision::F64) < 1e-12);
+  // As bf16 numbers the probabilities round elsewhere.
+  const double rounded = difference(Precision::Contract);
+  CHECK(rounded > 1e-5);
+  CHECK(rounded < 4e-3);
+}
+
 TEST_CASE("Attention equals one softmax over the visible keys") {
   // Sequence 0 has two rows at 40, 41; sequence 1 one row at position 0; sequence 2 at 700 (two
   // blocks of 16 a piece); one dead row.

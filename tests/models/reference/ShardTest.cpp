@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "models/reference/compare.h"
+#include "passes/graph/GraphPasses.h"
 #include "passes/graph/ShardSchemes.h"
 #include "tests/models/reference/ModelSupport.h"
 
@@ -167,4 +168,36 @@ TEST_CASE("The cheapest scheme comes first, among those that are allowed") {
   const std::string table = describe(ordered, 8);
   CHECK(table.find("8 ranks: what a rank receives for a row") == 0);
   CHECK(table.find("@full_nvfp4, 15 layer(s)") != std::string::npos);
+}
+
+TEST_CASE("moe-bound-scores bounds the imported model's scores, and not those of larger factors") {
+  auto bounds = [](mlir::ModuleOp module) {
+    mlir::PassManager manager(module.getContext());
+    manager.addPass(createBoundScores());
+    REQUIRE(mlir::succeeded(manager.run(module)));
+    std::vector<double> found;
+    module.walk([&](moe::AttentionOp op) {
+      if (op.getScoreBound())
+        found.push_back(*op.getScoreBound());
+    });
+    return found;
+  };
+  // 43.79 and what rounding adds: two roundings more where RoPE stands between.
+  Model open("muse-spark-open.assembled.json");
+  const std::vector<double> found = bounds(*open.module);
+  REQUIRE(found.size() == 2);
+  CHECK(found[0] == Approx(43.784052 * std::pow(1 + 1.0 / 256, 4)).epsilon(1e-4));
+  CHECK(found[1] == Approx(43.784052 * std::pow(1 + 1.0 / 256, 2)).epsilon(1e-4));
+
+  auto text = llvm::MemoryBuffer::getFile("models/configs/muse-spark-mini.test.json");
+  REQUIRE(text);
+  std::string config = (*text)->getBuffer().str();
+  const size_t at = config.find("5.4730064863875");
+  REQUIRE(at != std::string::npos);
+  mlir::MLIRContext context;
+  auto larger = models::importConfig(context, config.replace(at, 15, "20"), "larger.json");
+  REQUIRE(bool(larger));
+  CHECK(bounds(**larger).empty());
+  // Weights of the norms decide there.
+  CHECK(bounds(*Model::small("qwen3_moe").module).empty());
 }
