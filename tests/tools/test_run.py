@@ -30,7 +30,8 @@ def artifact(tmp_path_factory):
 
 
 def test_files(artifact):
-    assert sorted(f.name for f in artifact.iterdir()) == ["ir", "kernels", "kernels.mlir", "model.mlir", "plan.json"]
+    assert sorted(f.name for f in artifact.iterdir()) == ["ir", "kernels", "kernels.mlir", "model.mlir", "plan.json",
+                                                            "report.html"]
     assert sorted(f.name for f in (artifact / "kernels").iterdir()) == ["advance.cu", "embed.cu", "last.cu",
                                                                              "layer.cu"]
     steps = sorted(f.name for f in (artifact / "ir").iterdir())
@@ -174,8 +175,8 @@ def test_verify_an_artifact(artifact):
 
 @pytest.mark.parametrize("was, edited", [
     ('"target": "sm_90a"', '"target": "sm_100a"'),
-    ('"head_dim": 64', '"head_dim": 32'),
-    ('"layer": 1', '"layer": 2'),
+    ('"model": "qwen3-moe-small.test"', '"model": "another"'),
+    ('"layer": 1', '"layer": 0'),
 ])
 def test_verify_sees_a_change_of_the_plan(was, edited, artifact, tmp_path):
     changed = tmp_path / "changed"
