@@ -218,11 +218,13 @@ private:
   static std::string writerOf(KernelOp kernel, StringRef edge) {
     for (auto stage : kernel.getOps<StageOp>()) {
       bool writes = false;
-      stage.walk([&](ComputeOp compute) {
-        for (auto write : compute.getWrites().getAsRange<AccessAttr>())
+      auto find = [&](ArrayAttr accesses) {
+        for (auto write : accesses.getAsRange<AccessAttr>())
           if (auto exchange = kernel.lookup<ExchangeOp>(write.getBuffer()))
             writes |= exchange.getEdge() == edge;
-      });
+      };
+      stage.walk([&](ComputeOp compute) { find(compute.getWrites()); });
+      stage.walk([&](PollOp poll) { find(poll.getWrites()); });
       if (writes)
         return stage.getSymName().str();
     }

@@ -56,7 +56,7 @@ MEGALITH_DEVICE void poll_scales(const Cta &cta) {
   static_assert(Scales::kWidth == X::kCount && X::kWidth % 4 == 0);
   constexpr int kVectors = X::kWidth / 4, kEach = (kVectors + 31) / 32; // of a pair, of a lane
   // As many pairs together as registers hold vectors.
-  constexpr int kMost = kEach < 16 ? 16 / kEach : 1, kPairs = kMost < X::kCount ? kMost : X::kCount;
+  constexpr int kMost = kEach < 8 ? 8 / kEach : 1, kPairs = kMost < X::kCount ? kMost : X::kCount;
   MEGALITH_UNROLL(1)
   for (int first = 0; first < X::kCount; first += kPairs) {
     u32x4 sums[kPairs * kEach];
@@ -97,15 +97,15 @@ MEGALITH_DEVICE void combine_normed(const Cta &cta, const float *weights) {
       continue;
     float low = 0, high = 0;
     if (cta.is_live(row))
-      for (int slot = 0; slot < TopK; ++slot) {
-        const int pair = row * TopK + slot;
-        const float weight = platform::ld_shared<float>(weights + pair);
-        const float scale =
-            bits_to_float(platform::ld_shared<uint32_t>(Scales::row(cta, 0) + pair));
-        const uint32_t t = platform::ld_shared<uint32_t>(Y::row(cta, pair) + strip);
-        low = platform::fmaf_(weight, lo16(t) * scale, low);
-        high = platform::fmaf_(weight, hi16(t) * scale, high);
-      }
+      MEGALITH_UNROLL(2)
+    for (int slot = 0; slot < TopK; ++slot) {
+      const int pair = row * TopK + slot;
+      const float weight = platform::ld_shared<float>(weights + pair);
+      const float scale = bits_to_float(platform::ld_shared<uint32_t>(Scales::row(cta, 0) + pair));
+      const uint32_t t = platform::ld_shared<uint32_t>(Y::row(cta, pair) + strip);
+      low = platform::fmaf_(weight, lo16(t) * scale, low);
+      high = platform::fmaf_(weight, hi16(t) * scale, high);
+    }
     publish<E>(cta, row, cta.sm * L::kUnit + strip, pair_word(low, high));
   }
   platform::mark_end();

@@ -53,21 +53,32 @@ template <class X> inline constexpr int kChunkVectors = (X::kChunk / 8 + 31) / 3
 
 } // namespace detail
 
+namespace detail {
+/// See poll_branch. Out of line: a layer has two such stages.
+template <class X>
+MEGALITH_COLD void branch_row(const LaunchArgs &args, const uint32_t *source, unsigned char *row,
+                              int warp, int lane, uint32_t edge, uint64_t n) {
+  constexpr int kEach = kChunkVectors<X>;
+  u32x4 words[kEach];
+  gather_registers(
+      args, edge, n, source, [&](int j) { return chunk_vector<X>(warp, lane, j); }, words);
+  MEGALITH_UNROLL_ALL
+  for (int u = 0; u < kEach; ++u)
+    if (const int at = chunk_vector<X>(warp, lane, u); at >= 0)
+      platform::st_shared(row + 16 * at, words[u]);
+  platform::warp_sync();
+}
+} // namespace detail
+
 /// Consumer: its chunk of row `row` of the branch, bf16 words of E, to the row of S::Normed.
 template <class S, class E, class Cta> MEGALITH_DEVICE void poll_branch(const Cta &cta, int row) {
   using Exchange = typename E::Exchange;
   using X = typename S::Normed;
-  static_assert(2 * Exchange::kWidth == X::kWidth && Exchange::kWidth % 4 == 0);
-  constexpr int kEach = detail::kChunkVectors<X>;
-  u32x4 words[kEach];
-  gather_registers<E>(
-      cta, set_of<Exchange>(cta, E::kAge) + row * Exchange::kWidth,
-      [&](int j) { return detail::chunk_vector<X>(cta.role_warp, cta.lane, j); }, words);
-  MEGALITH_UNROLL_ALL
-  for (int u = 0; u < kEach; ++u)
-    if (const int at = detail::chunk_vector<X>(cta.role_warp, cta.lane, u); at >= 0)
-      platform::st_shared(X::row(cta, row) + 16 * at, words[u]);
-  platform::warp_sync();
+  static_assert(2 * Exchange::kWidth == X::kWidth && Exchange::kWidth % 4 == 0 && E::kIsProof);
+  platform::mark<platform::verb::Poll, E>();
+  detail::branch_row<X>(cta.args, set_of<Exchange>(cta, E::kAge) + row * Exchange::kWidth,
+                        X::row(cta, row), cta.role_warp, cta.lane, E::kId, cta.n);
+  platform::mark_end();
 }
 
 namespace detail {

@@ -133,11 +133,15 @@ Matrix attention(const Matrix &q, const KvStore &cache, const AttentionRule &rul
                  std::span<const double> sinks, Element element, const Context &context) {
   Matrix out(q.rows, q.columns);
   const int64_t headDim = cache.headDim, group = rule.heads / cache.heads;
-  std::vector<int64_t> lengths, rows; // per sequence: keys of its last live row, live rows
+  // Per sequence: keys of its last live row, the first live row's position, live rows.
+  std::vector<int64_t> lengths, starts, rows;
   for (const Row &row : context.step->rows)
     if (row.live) {
       lengths.resize(std::max(lengths.size(), size_t(row.sequence) + 1));
       rows.resize(lengths.size());
+      starts.resize(lengths.size(), row.position);
+      int64_t &start = starts[size_t(row.sequence)];
+      start = std::min(start, row.position);
       ++rows[size_t(row.sequence)];
       int64_t &length = lengths[size_t(row.sequence)];
       length = std::max(length, row.position + 1);
@@ -150,12 +154,17 @@ Matrix attention(const Matrix &q, const KvStore &cache, const AttentionRule &rul
           q.row(r).subspan(size_t(head * headDim), size_t(headDim));
       const std::vector<T> query(from.begin(), from.end());
       const KeyRange keys = visibleKeys(rule, row.position);
-      const int64_t blocks = (lengths[size_t(row.sequence)] + kUnit - 1) / kUnit;
+      // What is cut: all keys, or from the unit on that the first row's window begins in.
+      const int64_t seen = rule.mask == AttentionRule::Mask::Window
+                               ? starts[size_t(row.sequence)] - rule.extent + 1
+                               : 0;
+      const int64_t begin = std::max<int64_t>(0, seen) / kUnit * kUnit;
+      const int64_t blocks = (lengths[size_t(row.sequence)] - begin + kUnit - 1) / kUnit;
       const int64_t piece = kUnit * ((blocks + 31) / 32);
       Partial<T> total;
       total.values.assign(size_t(headDim), T(0));
       const int64_t chunks = chunksOf(rows[size_t(row.sequence)] * group);
-      for (int64_t p = keys.first / piece * piece; p < keys.end; p += piece) {
+      for (int64_t p = begin + (keys.first - begin) / piece * piece; p < keys.end; p += piece) {
         const KeyRange range{std::max(p, keys.first), std::min(p + piece, keys.end)};
         Partial<T> split;
         split.values.assign(size_t(headDim), T(0));

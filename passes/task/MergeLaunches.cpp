@@ -53,6 +53,12 @@ struct MergeLaunches : megalith::impl::MergeLaunchesBase<MergeLaunches> {
     if (!names || names.empty())
       return module.emitError() << "expected " << kLaunches
                                 << " to name the kernel of each launch: run moe-cut-launches first";
+    for (auto kernel : module.getOps<KernelOp>())
+      for (auto stage : kernel.getOps<StageOp>())
+        if (stage.getKind() == StageKind::Rows || stage.getKind() == StageKind::Combine)
+          return stage.emitOpError() << "has no form in a kernel that loops over launches yet: an "
+                                        "fp32 stream and normed experts only work with "
+                                        "--scope=layer";
     SmallVector<Part> parts;
     for (auto [launch, name] : llvm::enumerate(names.getAsRange<FlatSymbolRefAttr>())) {
       auto kernel = module.lookupSymbol<KernelOp>(name.getValue());

@@ -207,10 +207,7 @@ static Touched touchedOf(KernelOp kernel, llvm::function_ref<bool(ExchangeOp)> p
       if (names.contains(access.getBuffer().getAttr()) && (!polled || access.getSet() == *polled))
         found.insert({access.getBuffer().getAttr(), op});
   };
-  kernel.walk([&](PollOp op) {
-    if (polled)
-      add(op, op.getReads());
-  });
+  kernel.walk([&](PollOp op) { add(op, polled ? op.getReads() : op.getWrites()); });
   kernel.walk([&](ComputeOp op) {
     if (!polled)
       add(op, op.getWrites());

@@ -302,15 +302,18 @@ private:
     if (isOther && llvm::none_of(exchange.readers, [](const Endpoint &e) { return e.previous; }) &&
         exchange.word != "plain" && exchange.word != "triple")
       return;
-    for (auto stage : kernel.getOps<StageOp>())
-      stage.walk([&](ComputeOp compute) {
-        for (auto write : compute.getWrites().getAsRange<AccessAttr>())
+    for (auto stage : kernel.getOps<StageOp>()) {
+      auto add = [&](Operation *op, ArrayAttr writes) {
+        for (auto write : writes.getAsRange<AccessAttr>())
           if (write.getBuffer().getValue() == exchange.name) {
-            Endpoint writer{kernel.getSymName().str(), stage.getSymName().str(), roleOf(compute)};
+            Endpoint writer{kernel.getSymName().str(), stage.getSymName().str(), roleOf(op)};
             if (!llvm::is_contained(exchange.writers, writer))
               exchange.writers.push_back(writer);
           }
-      });
+      };
+      stage.walk([&](ComputeOp op) { add(op, op.getWrites()); });
+      stage.walk([&](PollOp op) { add(op, op.getWrites()); });
+    }
   }
 
   EdgeFacts edgeFacts(KernelOp kernel, EdgeOp edge) {

@@ -1,0 +1,159 @@
+// An fp32 stream with gated residuals and normed branches, gated attention with and without a window,
+// experts in a width of their own whose outputs are normed: which stages and exchanges that becomes
+// (docs/kernel-contract.md section 12), down to role regions that are proved.
+// RUN: megalith-opt %s --moe-cut-launches | FileCheck %s --check-prefix=CUT
+// RUN: megalith-opt %s -pass-pipeline='builtin.module(moe-cut-launches,moe-convert-to-task{sms=8},task.kernel(task-choose-tiles,task-assign-sms))' | FileCheck %s
+// RUN: megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=8},task-verify)' | FileCheck %s --check-prefix=ROLES
+// RUN: megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=11},task-verify)' | FileCheck %s --check-prefix=ROLES
+
+// The gate's projection crosses the boundary with q, k and v.
+// CUT: func.func @sliding_full(%{{.*}}: tensor<2x256xf32>, %{{.*}}: tensor<2x256xbf16>, %{{.*}}: tensor<2x128xbf16>, %{{.*}}: tensor<2x128xbf16>, %[[GATE:.*]]: tensor<2x256xbf16>, %{{.*}}: !moe.kv
+// CUT-NOT: moe.linear {{.*}}@gate_proj
+// CUT: moe.output_gate %{{.*}}, %[[GATE]]
+
+// Embeddings are normed where they are read; without a branch a rows stage norms only.
+// CHECK: task.kernel @embed_sliding
+// CHECK: task.stage @embed embed reads {{.*}} writes [@resid[0, 0] 2 x [256]] config {{.*}}norm = "rms"
+// CHECK: task.stage @in_rows rows reads [@resid[0, 0] 2 x [256]] writes [] config {branch_norm = "absent"
+// CHECK: task.weights @w_qkv n 768 k 256 {{.*}}gate_proj.weight"] {layer_offset = 1
+// CHECK: task.stage @qkv_proj linear {{.*}}shares_input = @in_rows
+
+// CHECK: task.kernel @sliding_full
+// CHECK: task.buffer @kv_window {{.*}} pages
+// CHECK: task.stage @attention {{.*}}qk_norm = "head"{{.*}}rope_theta = {{.*}}window = 64
+// CHECK: task.stage @merge merge reads [@partials{{.*}}, @qkv[0, 0] 2 x [768] previous] {{.*}}merge_parts = 1 : i64, norm = "head"
+// CHECK: task.stage @o_proj linear {{.*}}@y_o_proj{{.*}}epilogue = "store"
+// CHECK: task.buffer @c_attention_gate [2, 256] f32 global immutable {{.*}}kind = "residual_gate"
+// CHECK: task.stage @mid_rows rows reads [@y_o_proj{{.*}}, @resid[0, 0] 2 x [256] previous] writes [@mid[0, 0] 2 x [256]] config {{.*}}branch_norm = "rms"
+// CHECK: task.weights @w_router n 16 k 256 {{.*}}{wide}
+// CHECK: task.stage @router linear {{.*}}multiplier = 5.000000e-01 : f64{{.*}}shares_input = @mid_rows
+// What needs no routing goes before it.
+// CHECK: task.stage @pooler linear {{.*}}shares_input = @mid_rows
+// CHECK: task.stage @top_k top_k {{.*}}bias = @router_bias{{.*}}renormalize_eps = 1.000000e-15
+// CHECK: task.stage @expert_up expert_up {{.*}}@y_pooler{{.*}}gain = @g_pre_expert_norm
+// A slice of expert_down is whole groups of eight strips, and combine's is the same.
+// CHECK: task.stage @expert_down expert_down tiles 8 sms 8 {{.*}} writes [@squares[0, d0] 8 x [1]] config {epilogue = "squares"{{.*}}unit = 8
+// CHECK: task.stage @combine_experts combine tiles 8 sms 8 {{.*}} writes [@m[0, d0 * 16] 2 x [16]] {{.*}}outputs = @expert_down
+// CHECK: task.stage @unpooler linear {{.*}}@m[0, 0] 2 x [128]
+// CHECK: task.stage @out_rows rows reads [@y_unpooler{{.*}}, @mid[0, 0] 2 x [256]] writes [@resid[0, 0] 2 x [256]] config {{.*}}branch_norm = "input_scaled"
+// CHECK: task.stage @qkv_proj linear {{.*}}shares_input = @out_rows
+
+// CHECK: task.kernel @full_last
+// CHECK: task.buffer @kv [
+// CHECK-NOT: @inv_freq
+// What is left of the stream is the host's, so the head's rows come from its words.
+// CHECK: task.stage @out_rows rows {{.*}} writes [@resid
+// CHECK: task.stage @final_rows rows reads [@resid[0, 0] 2 x [256]] writes [] {{.*}}round_stream = true
+// CHECK: task.stage @head linear {{.*}}multiplier = 5.000000e-01 : f64{{.*}}softcap = 2.000000e+01
+
+// ROLES: task.kernel @embed_sliding
+// ROLES: task.compute "publish_normed_embedding<embed, resid_words, {{.*}}>"
+// ROLES: task.poll "norm_row<in_rows, resid_words>"
+// ROLES: task.kernel @sliding_full
+// ROLES: task.poll "fetch_gate<attention, Previous<qkv_words>>" ["piece", "gate"] waits @qkv_words
+// ROLES: task.compute "merge_gated<attention, merge, attn_words>"
+// ROLES: task.stage @mid_rows rows
+// ROLES: task.refill @xs
+// ROLES: task.for "row" in 2
+// ROLES-NEXT: task.poll "poll_branch<mid_rows, y_o_proj_words>" ["row"] waits @y_o_proj_words reads [@y_o_proj[d1, 0] 1 x [256]] writes [@xs[d1, 0] 1 x [256]]
+// ROLES-NEXT: task.poll "update_row<mid_rows, Previous<resid_words>, mid_words>" ["row"] waits @resid_words reads [@resid[d1, 0] 1 x [256] previous
+// ROLES: task.compute "wide_block<router, ring, router::In>"
+// ROLES: task.compute "store_wide_part<part, router>"
+// ROLES: task.compute "epilogue_logits<router, logits_words>" ["mtile", "sum", "5.00000000e-01f"]
+// ROLES: task.compute "publish_squares<expert_down, squares_words, down_rows, g_post_expert_norm>"
+// ROLES: task.poll "poll_scales<squares_words, pair_scales, 128, 1.00000000e-08f>"
+// ROLES: task.compute "combine_normed<expert_down, m_words, down_rows, pair_scales, 4>"
+// ROLES: task.poll "update_row<out_rows, mid_words, resid_words>"
+// ROLES: task.kernel @full_last
+// ROLES: task.compute "epilogue_head<head, out, LogitRule<5.00000000e-01f, 2.00000000e+01f, 512>>"
+
+moe.weight @embed_tokens [512, 256] of bf16 from "embed_tokens.weight"
+moe.weight @input_norm [256] of bf16 from "layers.{layer}.input_layernorm.weight"
+moe.weight @q_proj [256, 256] of bf16 from "layers.{layer}.self_attn.q_proj.weight"
+moe.weight @k_proj [128, 256] of bf16 from "layers.{layer}.self_attn.k_proj.weight"
+moe.weight @v_proj [128, 256] of bf16 from "layers.{layer}.self_attn.v_proj.weight"
+moe.weight @gate_proj [256, 256] of bf16 from "layers.{layer}.self_attn.gate_proj.weight"
+moe.weight @o_proj [256, 256] of bf16 from "layers.{layer}.self_attn.o_proj.weight"
+moe.weight @attention_gate [256] of bf16 from "layers.{layer}.post_attention_residual_gate.gate"
+moe.weight @feedforward_norm [256] of bf16 from "layers.{layer}.pre_feedforward_layernorm.weight"
+moe.weight @router [16, 256] of f32 from "layers.{layer}.mlp.gate.weight"
+moe.weight @router_bias [16] of f32 from "layers.{layer}.mlp.gate.e_score_correction_bias"
+moe.weight @pooler [128, 256] of bf16 from "layers.{layer}.mlp.pre_expert_proj.weight"
+moe.weight @pre_expert_norm [128] of bf16 from "layers.{layer}.mlp.pre_expert_norm.weight"
+moe.weight @experts_gate [16, 128, 128] of bf16 from "layers.{layer}.mlp.experts.gate_up_proj" part <dim = 1, index = 0, count = 2>
+moe.weight @experts_up [16, 128, 128] of bf16 from "layers.{layer}.mlp.experts.gate_up_proj" part <dim = 1, index = 1, count = 2>
+moe.weight @experts_down [16, 128, 128] of bf16 from "layers.{layer}.mlp.experts.down_proj"
+moe.weight @post_expert_norm [128] of bf16 from "layers.{layer}.mlp.experts.post_expert_norm.weight"
+moe.weight @unpooler [256, 128] of bf16 from "layers.{layer}.mlp.post_expert_proj.weight"
+moe.weight @post_feedforward_norm [256] of bf16 from "layers.{layer}.post_feedforward_layernorm.weight"
+moe.weight @feedforward_gate [256] of bf16 from "layers.{layer}.post_feedforward_residual_gate.gate"
+moe.weight @final_norm [256] of bf16 from "norm.weight"
+moe.weight @lm_head [512, 256] of bf16 from "lm_head.weight"
+func.func @embed(%arg0: tensor<2xi32>) -> tensor<2x256xf32> {
+  %0 = moe.embed %arg0 weight(@embed_tokens) : tensor<2xi32> -> tensor<2x256xbf16>
+  %1 = moe.norm %0 rms_weightless {eps = 1.000000e-05 : f64} : tensor<2x256xbf16> -> tensor<2x256xbf16>
+  %2 = moe.cast %1 : tensor<2x256xbf16> -> tensor<2x256xf32>
+  return %2 : tensor<2x256xf32>
+}
+func.func @sliding(%arg0: tensor<2x256xf32>, %arg1: !moe.kv<heads = 2, head_dim = 64, element = bf16, positions = 4096, window = 65>) -> (tensor<2x256xf32>, !moe.kv<heads = 2, head_dim = 64, element = bf16, positions = 4096, window = 65>) {
+  %0 = moe.norm %arg0 rms weight(@input_norm) gain one_plus {eps = 1.000000e-05 : f64} : tensor<2x256xf32> -> tensor<2x256xbf16>
+  %q, %k, %v = moe.qkv_proj %0 q(@q_proj) k(@k_proj) v(@v_proj) {head_dim = 64 : i64, heads = 4 : i64, kv_heads = 2 : i64} : tensor<2x256xbf16> -> tensor<2x256xbf16>, tensor<2x128xbf16>, tensor<2x128xbf16>
+  %1 = moe.linear %0 weight(@gate_proj) : tensor<2x256xbf16> -> tensor<2x256xbf16>
+  %q_out, %k_out = moe.qk_norm %q, %k rms_weightless {eps = 1.000000e-05 : f64, head_dim = 64 : i64} : tensor<2x256xbf16>, tensor<2x128xbf16> -> tensor<2x256xbf16>, tensor<2x128xbf16>
+  %q_out_0, %k_out_1 = moe.rope %q_out, %k_out half_split {head_dim = 64 : i64, rotary_dims = 64 : i64, theta = 5.000000e+05 : f64} : tensor<2x256xbf16>, tensor<2x128xbf16> -> tensor<2x256xbf16>, tensor<2x128xbf16>
+  %2 = moe.kv_append %arg1, %k_out_1, %v : !moe.kv<heads = 2, head_dim = 64, element = bf16, positions = 4096, window = 65>, tensor<2x128xbf16>, tensor<2x128xbf16>
+  %3 = moe.attention %q_out_0, %2 window {extent = 64 : i64, heads = 4 : i64, scale = 0.68412581079843748 : f64} : tensor<2x256xbf16>, !moe.kv<heads = 2, head_dim = 64, element = bf16, positions = 4096, window = 65> -> tensor<2x256xf32>
+  %4 = moe.norm %3 rms_weightless over head {eps = 1.000000e-05 : f64, head_dim = 64 : i64} : tensor<2x256xf32> -> tensor<2x256xf32>
+  %5 = moe.output_gate %4, %1 : tensor<2x256xf32>, tensor<2x256xbf16> -> tensor<2x256xbf16>
+  %6 = moe.linear %5 weight(@o_proj) : tensor<2x256xbf16> -> tensor<2x256xbf16>
+  %7 = moe.norm %6 rms_weightless {eps = 1.000000e-08 : f64} : tensor<2x256xbf16> -> tensor<2x256xbf16>
+  %8 = moe.residual %arg0, %7 gated gate(@attention_gate) {floor = 1.000000e-03 : f64, temperature = 3.000000e-01 : f64} : tensor<2x256xf32>, tensor<2x256xbf16> -> tensor<2x256xf32>
+  %9 = moe.norm %8 rms weight(@feedforward_norm) gain one_plus {eps = 1.000000e-05 : f64} : tensor<2x256xf32> -> tensor<2x256xbf16>
+  %10 = moe.router %9 weight(@router) {multiplier = 5.000000e-01 : f64} : tensor<2x256xbf16> -> tensor<2x16xf32>
+  %ids, %weights = moe.top_k %10 sigmoid selection_bias(@router_bias) {k = 4 : i64, renormalize = true, renormalize_eps = 1.000000e-15 : f64} : tensor<2x16xf32> -> tensor<2x4xi32>, tensor<2x4xf32>
+  %11 = moe.linear %9 weight(@pooler) : tensor<2x256xbf16> -> tensor<2x128xbf16>
+  %12 = moe.norm %11 rms weight(@pre_expert_norm) gain one_plus {eps = 1.000000e-05 : f64} : tensor<2x128xbf16> -> tensor<2x128xbf16>
+  %gate, %up = moe.expert_gate_up %12, %ids gate(@experts_gate) up(@experts_up) : tensor<2x128xbf16>, tensor<2x4xi32> -> tensor<8x128xbf16>, tensor<8x128xbf16>
+  %13 = moe.glu %gate, %up silu : tensor<8x128xbf16>, tensor<8x128xbf16> -> tensor<8x128xbf16>
+  %14 = moe.expert_down %13, %ids weight(@experts_down) : tensor<8x128xbf16>, tensor<2x4xi32> -> tensor<8x128xbf16>
+  %15 = moe.expert_norm %14 rms_input_scaled weight(@post_expert_norm) gain one_plus {eps = 1.000000e-08 : f64} : tensor<8x128xbf16> -> tensor<8x128xf32>
+  %16 = moe.combine %weights, %15 : tensor<2x4xf32>, tensor<8x128xf32> -> tensor<2x128xbf16>
+  %17 = moe.linear %16 weight(@unpooler) : tensor<2x128xbf16> -> tensor<2x256xbf16>
+  %18 = moe.norm %17 rms_input_scaled weight(@post_feedforward_norm) gain one_plus {eps = 1.000000e-08 : f64} : tensor<2x256xbf16> -> tensor<2x256xbf16>
+  %19 = moe.residual %8, %18 gated gate(@feedforward_gate) {floor = 1.000000e-03 : f64, temperature = 3.000000e-01 : f64} : tensor<2x256xf32>, tensor<2x256xbf16> -> tensor<2x256xf32>
+  return %19, %2 : tensor<2x256xf32>, !moe.kv<heads = 2, head_dim = 64, element = bf16, positions = 4096, window = 65>
+}
+func.func @full(%arg0: tensor<2x256xf32>, %arg1: !moe.kv<heads = 2, head_dim = 64, element = bf16, positions = 4096>) -> (tensor<2x256xf32>, !moe.kv<heads = 2, head_dim = 64, element = bf16, positions = 4096>) {
+  %0 = moe.norm %arg0 rms weight(@input_norm) gain one_plus {eps = 1.000000e-05 : f64} : tensor<2x256xf32> -> tensor<2x256xbf16>
+  %q, %k, %v = moe.qkv_proj %0 q(@q_proj) k(@k_proj) v(@v_proj) {head_dim = 64 : i64, heads = 4 : i64, kv_heads = 2 : i64} : tensor<2x256xbf16> -> tensor<2x256xbf16>, tensor<2x128xbf16>, tensor<2x128xbf16>
+  %1 = moe.linear %0 weight(@gate_proj) : tensor<2x256xbf16> -> tensor<2x256xbf16>
+  %q_out, %k_out = moe.qk_norm %q, %k rms_weightless {eps = 1.000000e-05 : f64, head_dim = 64 : i64} : tensor<2x256xbf16>, tensor<2x128xbf16> -> tensor<2x256xbf16>, tensor<2x128xbf16>
+  %2 = moe.kv_append %arg1, %k_out, %v : !moe.kv<heads = 2, head_dim = 64, element = bf16, positions = 4096>, tensor<2x128xbf16>, tensor<2x128xbf16>
+  %3 = moe.attention %q_out, %2 full {heads = 4 : i64, scale = 0.68412581079843748 : f64} : tensor<2x256xbf16>, !moe.kv<heads = 2, head_dim = 64, element = bf16, positions = 4096> -> tensor<2x256xf32>
+  %4 = moe.norm %3 rms_weightless over head {eps = 1.000000e-05 : f64, head_dim = 64 : i64} : tensor<2x256xf32> -> tensor<2x256xf32>
+  %5 = moe.output_gate %4, %1 : tensor<2x256xf32>, tensor<2x256xbf16> -> tensor<2x256xbf16>
+  %6 = moe.linear %5 weight(@o_proj) : tensor<2x256xbf16> -> tensor<2x256xbf16>
+  %7 = moe.norm %6 rms_weightless {eps = 1.000000e-08 : f64} : tensor<2x256xbf16> -> tensor<2x256xbf16>
+  %8 = moe.residual %arg0, %7 gated gate(@attention_gate) {floor = 1.000000e-03 : f64, temperature = 3.000000e-01 : f64} : tensor<2x256xf32>, tensor<2x256xbf16> -> tensor<2x256xf32>
+  %9 = moe.norm %8 rms weight(@feedforward_norm) gain one_plus {eps = 1.000000e-05 : f64} : tensor<2x256xf32> -> tensor<2x256xbf16>
+  %10 = moe.router %9 weight(@router) {multiplier = 5.000000e-01 : f64} : tensor<2x256xbf16> -> tensor<2x16xf32>
+  %ids, %weights = moe.top_k %10 sigmoid selection_bias(@router_bias) {k = 4 : i64, renormalize = true, renormalize_eps = 1.000000e-15 : f64} : tensor<2x16xf32> -> tensor<2x4xi32>, tensor<2x4xf32>
+  %11 = moe.linear %9 weight(@pooler) : tensor<2x256xbf16> -> tensor<2x128xbf16>
+  %12 = moe.norm %11 rms weight(@pre_expert_norm) gain one_plus {eps = 1.000000e-05 : f64} : tensor<2x128xbf16> -> tensor<2x128xbf16>
+  %gate, %up = moe.expert_gate_up %12, %ids gate(@experts_gate) up(@experts_up) : tensor<2x128xbf16>, tensor<2x4xi32> -> tensor<8x128xbf16>, tensor<8x128xbf16>
+  %13 = moe.glu %gate, %up silu : tensor<8x128xbf16>, tensor<8x128xbf16> -> tensor<8x128xbf16>
+  %14 = moe.expert_down %13, %ids weight(@experts_down) : tensor<8x128xbf16>, tensor<2x4xi32> -> tensor<8x128xbf16>
+  %15 = moe.expert_norm %14 rms_input_scaled weight(@post_expert_norm) gain one_plus {eps = 1.000000e-08 : f64} : tensor<8x128xbf16> -> tensor<8x128xf32>
+  %16 = moe.combine %weights, %15 : tensor<2x4xf32>, tensor<8x128xf32> -> tensor<2x128xbf16>
+  %17 = moe.linear %16 weight(@unpooler) : tensor<2x128xbf16> -> tensor<2x256xbf16>
+  %18 = moe.norm %17 rms_input_scaled weight(@post_feedforward_norm) gain one_plus {eps = 1.000000e-08 : f64} : tensor<2x256xbf16> -> tensor<2x256xbf16>
+  %19 = moe.residual %8, %18 gated gate(@feedforward_gate) {floor = 1.000000e-03 : f64, temperature = 3.000000e-01 : f64} : tensor<2x256xf32>, tensor<2x256xbf16> -> tensor<2x256xf32>
+  return %19, %2 : tensor<2x256xf32>, !moe.kv<heads = 2, head_dim = 64, element = bf16, positions = 4096>
+}
+func.func @head(%arg0: tensor<2x256xf32>) -> tensor<2x512xf32> {
+  %0 = moe.cast %arg0 : tensor<2x256xf32> -> tensor<2x256xbf16>
+  %1 = moe.norm %0 rms weight(@final_norm) {eps = 1.000000e-05 : f64} : tensor<2x256xbf16> -> tensor<2x256xbf16>
+  %2 = moe.lm_head %1 weight(@lm_head) {multiplier = 5.000000e-01 : f64, softcap = 2.000000e+01 : f64} : tensor<2x256xbf16> -> tensor<2x512xf32>
+  return %2 : tensor<2x512xf32>
+}
+moe.step @decode embed(@embed) layers(@sliding, @full) head(@head)
