@@ -66,6 +66,10 @@ struct SelectProtocol : megalith::impl::SelectProtocolBase<SelectProtocol> {
       explain(exchange, "handed on by the end of a launch: words need not prove themselves");
       return;
     }
+    if (exchange.getWord() == WordKind::Number) {
+      explain(exchange, "it only grows, so a later one says as much and nothing need be emptied");
+      return;
+    }
     const int64_t setBytes = exchange.rows() * exchange.wordsPerRow() * 4;
     bool isLarge = setBytes > kMaxRearmedBytes;
     if (!exchange.getElement().isF32() || exchange.isCrossing() ||

@@ -78,7 +78,7 @@ struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
     bool isEven = ranks % found.keys == 0 || found.keys % ranks == 0;
     if (found.queries % ranks || !isEven)
       return stage.emitOpError() << "has " << found.queries << " query heads and " << found.keys
-                                 << " KV heads, which " << ranks
+                                 << " KV heads, which " << ranks.getValue()
                                  << " ranks cannot divide; expected a number of ranks that divides "
                                     "the query heads and divides or is a multiple of the KV heads";
     found.ownQueries = found.queries / ranks;
@@ -89,6 +89,14 @@ struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
 
   LogicalResult split(StageOp stage) {
     StringRef epilogue = configString(stage, "epilogue");
+    if (WeightsOp weights = weightsOf(stage); weights && (weights.getNvfp4() || weights.getWide()))
+      return stage.emitOpError() << "has weights in NVFP4 or fp32 strips, which have no form for "
+                                    "several ranks yet";
+    bool isNormedEmbedding =
+        stage.getKind() == StageKind::Embed && configString(stage, "norm") == "rms";
+    if (isNormedEmbedding || configInt(stage, "valid"))
+      return stage.emitOpError() << "norms embeddings or masks ids, which has no form for several "
+                                    "ranks yet";
     switch (stage.getKind()) {
     case StageKind::Embed:
       return splitColumns(stage, 16);
@@ -132,9 +140,10 @@ struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
         continue;
       int64_t cols = buffer.cols();
       if (cols % (ranks * multiple))
-        return stage.emitOpError() << "writes " << cols << " columns of @" << buffer.getSymName()
-                                   << ", which " << ranks << " ranks cannot divide; expected a "
-                                   << "multiple of " << ranks * multiple;
+        return stage.emitOpError()
+               << "writes " << cols << " columns of @" << buffer.getSymName() << ", which "
+               << ranks.getValue() << " ranks cannot divide; expected a "
+               << "multiple of " << ranks.getValue() * multiple;
       if (buffer.getMutability() == Mutability::Value)
         peers[buffer.getSymName()] = true;
       else
@@ -149,7 +158,8 @@ struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
     // Strips are two rows, and a word of activations two strips.
     int64_t multiple = ranks * (weights.getPairing() == Pairing::GateUp ? 4 : 2);
     if (weights.getN() % multiple || (weights.getPairing() == Pairing::Rows && tensors != 1))
-      return stage.emitOpError() << "has " << weights.getN() << " output rows, which " << ranks
+      return stage.emitOpError() << "has " << weights.getN() << " output rows, which "
+                                 << ranks.getValue()
                                  << " ranks cannot divide; expected a multiple of " << multiple;
     int64_t n = weights.getN() / ranks;
     setRows(weights, n, SmallVector<int64_t>(tensors, n / tensors));

@@ -152,12 +152,14 @@ task.kernel @same_share "toy" target "sm_90a" sms 1 rows 1 attributes {ranks = 2
   task.exchange @h [1, 8] bf16 sentinel sets 2 slot 0 edge @h_words {peers}
   task.exchange @armed [1, 2] i32 number sets 1 slot 1 edge @armed_words {peers}
   task.buffer @xs [1, 8] bf16 smem scratch
+  // expected-note @+1 {{the edge is declared here}}
   task.edge 0 @h_words words epilogue -> poller
   task.edge 1 @armed_words words poller -> poller
   task.stage @exchange linear reads [] writes [] config {} {
     task.role epilogue {
       task.launch_wait
-      // expected-error @+1 {{on SM 0: publishes words of @h rows [0, 1) columns [0, 4) that were published before in this launch}}
+      // expected-note @+2 {{was the first}}
+      // expected-error @+1 {{publishes words of @h rows [0, 1) columns [0, 4) that were published before in this launch}}
       task.compute "publish" [] reads [] writes [@h[0, 0] 1 x [4]]
     }
     task.role poller {
@@ -165,7 +167,7 @@ task.kernel @same_share "toy" target "sm_90a" sms 1 rows 1 attributes {ranks = 2
       task.rearm @h
       task.compute "tell_armed" [] reads [] writes [@armed[0, d0] 1 x [1] own]
       task.launch_dependents
-      // expected-error @+1 {{deadlock: the poller polls words of @h_words that nothing publishes in this launch}}
+      // expected-error @+1 {{polls words of @h_words that nothing publishes in this launch}}
       task.poll "poll" [] waits @h_words reads [@h[0, 0] 1 x [8]] writes [@xs[0, 0] 1 x [8]]
       task.for "peer" in 2 {
         task.poll "await_armed" ["peer"] waits @armed_words reads [@armed[0, d1 + d0] 1 x [1]] writes []

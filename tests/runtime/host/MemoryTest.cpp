@@ -239,10 +239,10 @@ TEST_CASE("a store buffer keeps the order of overlapping stores only") {
   bool other_order = false;
   for (uint32_t choice = 0; choice < 16; ++choice) {
     host::StoreBuffer buffer;
-    buffer.push({0x1000, 8, false, {1}});
-    buffer.push({0x1004, 4, false, {2}});
-    buffer.push({0x1008, 4, false, {3}});
-    buffer.push({0x1000, 4, false, {4}});
+    buffer.push({0x1000, 8, false, false, {1}});
+    buffer.push({0x1004, 4, false, false, {2}});
+    buffer.push({0x1008, 4, false, false, {3}});
+    buffer.push({0x1000, 4, false, false, {4}});
     std::vector<int> order;
     uint32_t pick = choice;
     while (!buffer.empty())

@@ -19,7 +19,14 @@ class Program:
     ) -> Dict[str, Any]: ...
 
 def compile(
-    config: str, source: str, target: str, rows: int, sms: int, progress: Optional[Callable[[str], Any]]
+    config: str,
+    source: str,
+    target: str,
+    rows: int,
+    sms: int,
+    is_step: bool,
+    tp: int,
+    progress: Optional[Callable[[str], Any]],
 ) -> Program: ...
 def read_config(given: str) -> tuple[str, str]: ...
 def verify_text(text: str, name: str, cases: int) -> int: ...

@@ -196,6 +196,7 @@ def compile(
     sms: Optional[int] = None,
     *,
     scope: str = "layer",
+    tp: int = 1,
     name: Optional[str] = None,
     verify: bool = True,
     progress: Optional[Callable[[str], Any]] = None,
@@ -209,6 +210,7 @@ def compile(
         rows: most live rows of a step: 1, 2, 4 or 8.
         sms: SMs to use; None: 132 for sm_90a, 148 for sm_100a.
         scope: what one launch computes: "layer", or "step" for one kernel that loops over the step.
+        tp: ranks of tensor parallelism: 1, 2, 4 or 8. `run` then has virtual ranks.
         name: the config's in messages, sources and plan; the path if there is one.
         verify: prove the kernels.
         progress: called with the name of each piece of work as it begins.
@@ -231,6 +233,8 @@ def compile(
         raise OptionError(f"target: expected a string but got {target!r}")
     if scope not in ("layer", "step"):
         raise OptionError(f"scope: expected one of layer, step but got {scope!r}")
+    if tp not in (1, 2, 4, 8):
+        raise OptionError(f"tp: expected one of 1, 2, 4, 8 but got {tp!r}")
     source = name or source
     program = _native.compile(
         text,
@@ -239,6 +243,7 @@ def compile(
         _integer("rows", rows, 0, 2**31),
         0 if sms is None else _integer("sms", sms, 1, 1024),
         scope == "step",
+        int(tp),
         progress,
     )
     if verify:

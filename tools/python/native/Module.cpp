@@ -82,14 +82,15 @@ cli::Progress progressOf(py::object callback) {
 
 std::unique_ptr<Program> compile(const std::string &config, const std::string &source,
                                  const std::string &target, int64_t rows, int64_t sms, bool isStep,
-                                 py::object callback) {
+                                 int64_t tp, py::object callback) {
   cli::CompileRequest request{.config = config,
                               .source = source,
                               .target = target,
                               .rows = rows,
                               .sms = sms,
                               .launch =
-                                  isStep ? runtime::LaunchMode::Step : runtime::LaunchMode::Fused};
+                                  isStep ? runtime::LaunchMode::Step : runtime::LaunchMode::Fused,
+                              .tp = tp};
   // The program keeps its progress function, which must not hold Python objects for ever.
   auto progress = std::make_shared<cli::Progress>(progressOf(std::move(callback)));
   llvm::Expected<std::unique_ptr<Program>> program = [&] {
