@@ -9,14 +9,9 @@
 #include "tests/host/Bench.h"
 #include "tests/host/Cells.h"
 
-#include "llvm/ADT/SmallString.h"
-#include "llvm/Support/FileSystem.h"
-
 #include <catch2/catch.hpp>
 
 #include <cstdlib>
-#include <cstring>
-#include <fstream>
 
 using namespace megalith;
 using namespace megalith::test;
@@ -86,21 +81,6 @@ void runRows(int64_t rows) {
       runRanks(rows, tp, expected);
 }
 
-/// Kernels in which SMs neither tell other ranks that they have re-armed nor wait to hear of it.
-void silence(const std::string &folder, const runtime::Plan &plan) {
-  for (const runtime::Kernel &kernel : plan.kernels) {
-    const std::string file = folder + "/" + kernel.file;
-    std::string text = readSource(file);
-    for (const char *call :
-         {"tell_armed<armed_words>(cta);", "await_armed<armed_words>(cta, peer);"}) {
-      const size_t at = text.find(call);
-      REQUIRE(at != std::string::npos);
-      text.replace(at, std::strlen(call), ";");
-    }
-    std::ofstream(file) << text;
-  }
-}
-
 } // namespace
 
 TEST_CASE("rows 1: ranks leave the bits of one") {
@@ -114,36 +94,4 @@ TEST_CASE("rows 2 and 4: ranks leave the bits of one") {
     return;
   runRows(2);
   runRows(4);
-}
-
-TEST_CASE("without what ranks tell each other some schedule hangs") {
-  // Not the proof's business: these kernels are changed behind its back. That it refuses such ones
-  // is tests/passes/verify/ranks.mlir's.
-  llvm::SmallString<128> folder;
-  REQUIRE(!llvm::sys::fs::createUniqueDirectory("megalith-ranks", folder));
-  auto subject =
-      check::compileSubject({.config = readSource(std::string("models/configs/") + kConfig),
-                             .name = kConfig,
-                             .sms = kSms,
-                             .tp = 2,
-                             .outDir = folder.str().str()});
-  REQUIRE(bool(subject));
-  silence((*subject)->folder, (*subject)->plan);
-  runtime::HostBackend backend({.compile = {.includeFolder = deviceHeaderFolder()}});
-  auto session = check::Session::create(*(*subject)->graph, (*subject)->plan, (*subject)->folder,
-                                        backend, room(false));
-  REQUIRE(bool(session));
-  int hung = 0;
-  for (uint64_t seed = 1; seed <= 40 && !hung; ++seed) {
-    backend.reseed(seed);
-    auto outcome = (*session)->run(cells(1).front().workload, 5 * seed);
-    if (outcome)
-      continue;
-    const std::string told = llvm::toString(outcome.takeError());
-    INFO(told);
-    CHECK(told.find("deadlock") != std::string::npos);
-    ++hung;
-  }
-  CHECK(hung > 0);
-  llvm::sys::fs::remove_directories(folder);
 }
