@@ -124,6 +124,8 @@ Fiber *Machine::Impl::next() {
       ++report.switches;
       return pickLane(*cta, warp);
     }
+    // The landing above may have been the last: where other processes store too, nobody need wake.
+    pending = !copies.empty() || pending_stores != 0 || !starts.empty();
     if (pending) {
       landOne();
       if (start_now)
