@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <random>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -118,8 +119,10 @@ llvm::Expected<Backend::Address> HostBackend::place(llvm::StringRef name, Weight
 }
 
 llvm::Expected<Backend::Address> HostBackend::allocateShared(llvm::StringRef name, int64_t bytes) {
+  // Process numbers come again, in containers soon, and what died leaves its files.
+  std::random_device random;
   const std::string file =
-      "/megalith-" + std::to_string(::getpid()) + "-" + std::to_string(sharedMemory.size());
+      llvm::formatv("/megalith-{0:x-8}{1:x-8}{2:x-8}", random(), random(), random()).str();
   const int descriptor = ::shm_open(file.c_str(), O_CREAT | O_EXCL | O_RDWR, 0600);
   const size_t size = size_t(bytes + 255) / 256 * 256;
   const bool isThere = descriptor >= 0 && ::ftruncate(descriptor, off_t(size)) == 0;
