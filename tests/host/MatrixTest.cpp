@@ -164,8 +164,10 @@ TEST_CASE("formula faults are told") {
   CHECK(bench.compare(workload, 1).passes());
   int told = 0;
   for (Fault fault : reference::allFaults()) {
-    // Neither family has windows; exact ties of logits do not occur here.
-    if (fault == Fault::WindowOffByOne || fault == Fault::TiesToHigher)
+    // Neither family has windows or what comes behind GainNotCentred (MuseSparkTest plants those);
+    // exact ties of logits do not occur here.
+    if (fault == Fault::WindowOffByOne || fault == Fault::WindowTooLong ||
+        fault == Fault::TiesToHigher || fault >= Fault::GainNotCentred)
       continue;
     if (fault == Fault::QkNormGainOmitted && configFile().starts_with("mixtral"))
       continue;
