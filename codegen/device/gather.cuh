@@ -125,8 +125,8 @@ MEGALITH_DEVICE void gather_epochs(const Cta &cta, int count, const U128 *base, 
       int absent = -1;
       MEGALITH_UNROLL_ALL
       for (int j = 0; j < Batch; ++j)
-        if (left > 32 * j)
-          value[j] = platform::ld_relaxed<platform::Scope::gpu, U128>(words + 32 * j);
+        value[j] =
+            platform::ld_relaxed<platform::Scope::gpu, U128>(left > 32 * j ? words + 32 * j : base);
       MEGALITH_UNROLL_ALL
       for (int j = 0; j < Batch; ++j)
         if (E::kIsProof && left > 32 * j && value[j].w != epoch)
