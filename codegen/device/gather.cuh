@@ -123,6 +123,7 @@ MEGALITH_DEVICE void gather_epochs(const Cta &cta, int count, const U128 *base, 
     MEGALITH_UNROLL(1)
     for (uint32_t sweep = 1;; ++sweep) {
       int absent = -1;
+      // Unconditional: behind a branch each load waits for the one before.
       MEGALITH_UNROLL_ALL
       for (int j = 0; j < Batch; ++j)
         value[j] =
