@@ -409,9 +409,6 @@ private:
       auto source = part(tensor, op.getSymName());
       if (!source)
         return source.takeError();
-      if (auto rows = op.getRankRows())
-        if (llvm::Error error = shard(*source, (*rows)[index], op))
-          return error;
       weight.perLayer = tensor.contains(moe::WeightOp::kLayer);
       // A tensor that is named several times: of each matrix in it, equal ranges of rows in turn.
       if (times[tensor] > 1) {
@@ -421,6 +418,8 @@ private:
         slice.groups = source->shape.size() == 3 ? source->shape[0] : 1;
         source->transforms.push_back(slice);
       }
+      if (auto rows = op.getRankRows())
+        shard(*source, (*rows)[index], times[tensor], op);
       weight.parts.push_back(*source);
     }
     if (llvm::Error error = unite(plan.weights, weight, kernel.name))
@@ -429,18 +428,20 @@ private:
                 layerOffset(kernel, op.getLayerOffset(), weight.perLayer));
   }
 
-  /// Takes a rank's `rows` rows of a tensor.
-  llvm::Error shard(runtime::WeightPart &part, int64_t rows, WeightsOp op) {
-    if (op.getExperts() > 1 && !StringRef(part.tensor).contains(moe::WeightOp::kExpert))
-      return problem("'{0}' has all experts in tensor '{1}', which ranks cannot divide yet",
-                     op.getSymName(), part.tensor);
+  /// Takes a rank's `rows` rows of a tensor, or of each expert's matrix in it, after it was cut
+  /// into `cuts` ranges.
+  void shard(runtime::WeightPart &part, int64_t rows, int64_t cuts, WeightsOp op) {
     int64_t all = 1;
     for (int64_t extent : ArrayRef(part.shape).drop_back())
       all *= extent;
-    part.transforms.push_back({.kind = runtime::TransformKind::Shard,
-                               .count = rows,
-                               .groups = std::max<int64_t>(1, plan.tp * rows / all)});
-    return llvm::Error::success();
+    const bool isBank =
+        op.getExperts() > 1 && !StringRef(part.tensor).contains(moe::WeightOp::kExpert);
+    const int64_t matrices = isBank ? int64_t(op.getExperts()) : 1;
+    part.transforms.push_back(
+        {.kind = runtime::TransformKind::Shard,
+         .count = rows,
+         .groups = std::max<int64_t>(1, plan.tp * rows / (all / cuts / matrices)),
+         .matrices = isBank ? matrices : 0});
   }
 
   llvm::Error addCounter(EdgeOp edge, runtime::Kernel &kernel) {

@@ -144,11 +144,15 @@ llvm::Error shapeOfPart(const Weight &weight, const WeightPart &part, int64_t &r
       extent = t.count * groups;
       break;
     }
-    case TransformKind::Shard:
-      if (t.axis != Axis::Rows || t.count < 1 || t.groups < 1 || t.count > extent)
-        return fail("a shard of {0} of {1} rows for {2} ranks", t.count, extent, t.groups);
-      extent = t.count;
+    case TransformKind::Shard: {
+      const int64_t matrices = std::max<int64_t>(1, t.matrices);
+      if (t.axis != Axis::Rows || t.count < 1 || t.groups < 1 || t.matrices < 0 ||
+          extent % matrices || t.count > extent / matrices)
+        return fail("a shard of {0} of {1} rows in {2} matrices for {3} ranks", t.count, extent,
+                    matrices, t.groups);
+      extent = t.count * matrices;
       break;
+    }
     case TransformKind::Pad:
       if (t.count < extent || t.count > kMostRows)
         return fail("pads {0} {1} to {2}", extent, str(t.axis), t.count);

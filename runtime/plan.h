@@ -204,7 +204,8 @@ enum class TransformKind {
               ///< sqrt(max(sigmoid(-u) (1 + sigmoid(u)), floor))
   GateBeta,   ///< sigmoid(u)
   Pad,        ///< zero rows or columns at the end, up to `count` in all
-  Shard,      ///< a rank's rows: `count` from rank / `groups` * `count` on (planOfRank)
+  Shard,      ///< a rank's rows: `count` from rank / `groups` * `count` on (planOfRank); of each of
+              ///< `matrices` equal ranges of rows
 };
 
 enum class Axis { Rows, Columns };
@@ -215,6 +216,7 @@ struct Transform {
   int64_t first = 0;      ///< slice
   int64_t count = 0;      ///< slice, pad
   int64_t groups = 0;     ///< interleave; slice of rows, 0: one; shard: ranks with the same rows
+  int64_t matrices = 0;   ///< shard; 0: one
   std::vector<int64_t> order; ///< permute
   double temperature = 0;     ///< gate_alpha, gate_beta
   double floor = 0;           ///< gate_alpha

@@ -186,6 +186,7 @@ template <typename IO> void fields(IO &io, Transform &transform) {
   io.optional("first", transform.first);
   io.optional("count", transform.count);
   io.optional("groups", transform.groups);
+  io.optional("matrices", transform.matrices);
   io.optional("order", transform.order);
   io.optional("temperature", transform.temperature);
   io.optional("floor", transform.floor);

@@ -26,7 +26,8 @@ Plan planOfRank(const Plan &plan, int64_t rank) {
           t = {.kind = TransformKind::Slice,
                .axis = t.axis,
                .first = rank / t.groups * t.count,
-               .count = t.count};
+               .count = t.count,
+               .groups = t.matrices};
   return own;
 }
 

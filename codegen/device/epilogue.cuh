@@ -222,7 +222,7 @@ MEGALITH_DEVICE void store_candidates(const Cta &cta, const BestRanks &best) {
 }
 
 /// What becomes of the head's sums z before they are stored and compared: z * Multiplier, then with
-/// a Softcap C > 0 C * tanh(z / C), then ids from `Valid` on are -inf.
+/// a Softcap C > 0 C * tanh(z / C), then ids from `Valid` on, counted through all ranks, are -inf.
 template <float Multiplier, float Softcap, int Valid> struct LogitRule {
   static MEGALITH_DEVICE float apply(float z, int token) {
     z *= Multiplier;
@@ -238,10 +238,10 @@ template <float Multiplier, float Softcap, int Valid> struct LogitRule {
 /// The head with a LogitRule.
 template <class L, int Buffer, class Rule, class Cta>
 MEGALITH_DEVICE void epilogue_head(const Cta &cta, int tile, Fragment sum, BestRanks &best) {
-  const int channel = 2 * (tile_first<L>(cta, tile) + cta.lane / 4);
+  const int token = first_token<L>(cta) + 2 * (tile_first<L>(cta, tile) + cta.lane / 4);
   MEGALITH_UNROLL_ALL
   for (int i = 0; i < 4; ++i)
-    sum.v[i] = Rule::apply(sum.v[i], channel + i / 2);
+    sum.v[i] = Rule::apply(sum.v[i], token + i / 2);
   epilogue_head<L, Buffer>(cta, tile, sum, best);
 }
 

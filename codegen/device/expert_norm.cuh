@@ -19,7 +19,7 @@ inline constexpr int kSquareStrips = 8;
 template <class L, class E, class Y, int Gain, class Cta>
 MEGALITH_DEVICE void publish_squares(const Cta &cta) {
   static_assert(L::kOutputs % (2 * kSquareStrips) == 0 && L::kUnit % kSquareStrips == 0 &&
-                E::Exchange::kWidth == L::kStrips / kSquareStrips && Y::kWidth == L::kUnit);
+                E::Exchange::kOwn == L::kStrips / kSquareStrips && Y::kWidth == L::kUnit);
   constexpr int kGroups = L::kUnit / kSquareStrips;
   const int groups = slice_strips<L>(cta) / kSquareStrips, first = cta.sm * kGroups;
   platform::warp_sync();
@@ -36,7 +36,8 @@ MEGALITH_DEVICE void publish_squares(const Cta &cta) {
       uint32_t t = platform::ld_shared<uint32_t>(y + s);
       if constexpr (Gain >= 0) {
         const auto *gains = static_cast<const uint32_t *>(cta.template buffer<Gain>());
-        const auto gain = platform::ld_const<uint32_t>(gains + (first + group) * kSquareStrips + s);
+        const auto gain = platform::ld_const<uint32_t>(
+            gains + (own_first<typename E::Exchange>(cta) + first + group) * kSquareStrips + s);
         t = r16x2(lo16(t) * lo16(gain), hi16(t) * hi16(gain));
         platform::st_shared(y + s, t);
       }
@@ -65,6 +66,7 @@ MEGALITH_DEVICE void poll_scales(const Cta &cta) {
       return pair < X::kCount && vector < kVectors ? pair * kVectors + vector : -1;
     };
     gather_registers<E>(cta, set_of<X>(cta, 0), place, sums);
+    await_hop<X>(cta, 0, X::kWidth);
     MEGALITH_UNROLL_ALL
     for (int p = 0; p < kPairs; ++p) {
       float sum = 0;
@@ -87,7 +89,7 @@ MEGALITH_DEVICE void poll_scales(const Cta &cta) {
 /// SM's slice, as bf16 words of E. `weights` as in combine. Dead rows have no pairs: zero.
 template <class L, class E, class Y, class Scales, int TopK, class Cta>
 MEGALITH_DEVICE void combine_normed(const Cta &cta, const float *weights) {
-  static_assert(E::Exchange::kWidth == L::kStrips && Y::kWidth == L::kUnit);
+  static_assert(E::Exchange::kOwn == L::kStrips && Y::kWidth == L::kUnit);
   const int strips = slice_strips<L>(cta);
   platform::mark<platform::verb::Publish, E>();
   MEGALITH_UNROLL(1)

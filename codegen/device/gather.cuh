@@ -58,7 +58,7 @@ MEGALITH_DEVICE void gather_items(const Cta &cta, int count, const V *base, Sour
 
 namespace detail {
 /// See gather_registers below; `edge` and `n` for a missed deadline.
-template <int N, class Place>
+template <platform::Scope Scope, int N, class Place>
 MEGALITH_DEVICE void gather_registers(const LaunchArgs &args, uint32_t edge, uint64_t n,
                                       const uint32_t *base, Place place, u32x4 (&value)[N],
                                       bool is_proof = true) {
@@ -67,8 +67,7 @@ MEGALITH_DEVICE void gather_registers(const LaunchArgs &args, uint32_t edge, uin
   for (uint32_t sweep = 1;; ++sweep) {
     MEGALITH_UNROLL_ALL
     for (int j = 0; j < N; ++j)
-      value[j] =
-          platform::ld_relaxed_v4<platform::Scope::gpu>(base + 4 * (place(j) < 0 ? 0 : place(j)));
+      value[j] = platform::ld_relaxed_v4<Scope>(base + 4 * (place(j) < 0 ? 0 : place(j)));
     int absent = -1;
     MEGALITH_UNROLL_ALL
     for (int j = 0; j < N; ++j)
@@ -92,7 +91,8 @@ template <class E, int N, class Cta, class Place>
 MEGALITH_DEVICE void gather_registers(const Cta &cta, const uint32_t *base, Place place,
                                       u32x4 (&value)[N]) {
   platform::mark<platform::verb::Poll, E>();
-  detail::gather_registers(cta.args, E::kId, cta.n, base, place, value, E::kIsProof);
+  detail::gather_registers<kScopeOf<typename E::Exchange>>(cta.args, E::kId, cta.n, base, place,
+                                                           value, E::kIsProof);
   platform::mark_end();
 }
 

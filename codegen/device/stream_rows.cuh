@@ -55,12 +55,12 @@ template <class X> inline constexpr int kChunkVectors = (X::kChunk / 8 + 31) / 3
 
 namespace detail {
 /// See poll_branch. Out of line: a layer has two such stages.
-template <class X>
+template <class X, platform::Scope Scope>
 MEGALITH_COLD void branch_row(const LaunchArgs &args, const uint32_t *source, unsigned char *row,
                               int warp, int lane, uint32_t edge, uint64_t n) {
   constexpr int kEach = kChunkVectors<X>;
   u32x4 words[kEach];
-  gather_registers(
+  gather_registers<Scope>(
       args, edge, n, source, [&](int j) { return chunk_vector<X>(warp, lane, j); }, words);
   MEGALITH_UNROLL_ALL
   for (int u = 0; u < kEach; ++u)
@@ -76,9 +76,11 @@ template <class S, class E, class Cta> MEGALITH_DEVICE void poll_branch(const Ct
   using X = typename S::Normed;
   static_assert(2 * Exchange::kWidth == X::kWidth && Exchange::kWidth % 4 == 0 && E::kIsProof);
   platform::mark<platform::verb::Poll, E>();
-  detail::branch_row<X>(cta.args, set_of<Exchange>(cta, E::kAge) + row * Exchange::kWidth,
-                        X::row(cta, row), cta.role_warp, cta.lane, E::kId, cta.n);
+  detail::branch_row<X, kScopeOf<Exchange>>(
+      cta.args, set_of<Exchange>(cta, E::kAge) + row * Exchange::kWidth, X::row(cta, row),
+      cta.role_warp, cta.lane, E::kId, cta.n);
   platform::mark_end();
+  await_hop<Exchange>(cta, X::kChunk / 2 * cta.role_warp, X::kChunk / 2);
 }
 
 namespace detail {
@@ -190,7 +192,7 @@ MEGALITH_COLD void stream_row(StreamRow r, const LaunchArgs &args, int warp, int
                               uint32_t edge, uint64_t n) {
   constexpr int kEach = kChunkVectors<X>;
   u32x4 words[2 * kEach];
-  gather_registers(
+  gather_registers<platform::Scope::gpu>(
       args, edge, n, r.stream,
       [&](int j) {
         const int vector = chunk_vector<X>(warp, lane, j / 2);
@@ -242,6 +244,7 @@ MEGALITH_DEVICE void run_stream_row(const Cta &cta, int row, uint32_t *target) {
   using Exchange = typename E::Exchange;
   using X = typename S::Normed;
   static_assert(Exchange::kWidth == X::kWidth && X::kWidth % 8 == 0);
+  static_assert(!Exchange::kOfRanks, "every rank has the whole stream");
   constexpr bool kIsScaled = S::kBranch == BranchNorm::input_scaled;
   platform::mark<platform::verb::Poll, E>();
   stream_row<X>({set_of<Exchange>(cta, E::kAge) + row * X::kWidth, target, X::row(cta, row),

@@ -248,7 +248,7 @@ void KernelLowering::fetchResidual(StageOp stage, Steps &steps) {
 }
 
 // What the head does to its sums, as a template argument behind others; nothing if nothing.
-static std::string logitRule(StageOp stage) {
+static std::string logitRule(StageOp stage, int64_t ranks) {
   std::optional<double> multiplier = configFloat(stage, "multiplier"),
                         softcap = configFloat(stage, "softcap");
   std::optional<int64_t> valid = configInt(stage, "valid");
@@ -256,7 +256,7 @@ static std::string logitRule(StageOp stage) {
     return "";
   return ", LogitRule<" + floatText(multiplier.value_or(1)) + ", " +
          floatText(softcap.value_or(0)) + ", " +
-         std::to_string(valid.value_or(*configInt(stage, "n"))) + ">";
+         std::to_string(valid.value_or(*configInt(stage, "n") * ranks)) + ">";
 }
 
 LogicalResult KernelLowering::publishTile(StageOp stage, Steps &steps) {
@@ -292,7 +292,8 @@ LogicalResult KernelLowering::publishTile(StageOp stage, Steps &steps) {
   SmallVector<StringRef> args = {"mtile", "sum"};
   if (choosesTokens(stage))
     args.push_back("best");
-  steps.compute(callee + name + ", " + target + logitRule(stage) + ">", args, {}, {tile});
+  steps.compute(callee + name + ", " + target + logitRule(stage, kernel.getRanks()) + ">", args, {},
+                {tile});
   return success();
 }
 

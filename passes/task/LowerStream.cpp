@@ -96,8 +96,9 @@ LogicalResult KernelLowering::lowerCombine(StageOp stage) {
   int64_t n = *configInt(stage, "n"), width = 2 * sliceOf(outputs).unit;
   Steps epilogue(stage, Role::Epilogue);
   requireLaunchWait(stage, Role::Epilogue, epilogue);
-  epilogue.poll("poll_scales<" + squares + "_words, " + names::kScales + ", " + Twine(n) + ", " +
-                    floatText(*configFloat(stage, "eps")) + ">",
+  const int64_t allColumns = exchange(squares).cols() * 16; // n of all ranks
+  epilogue.poll("poll_scales<" + squares + "_words, " + names::kScales + ", " + Twine(allColumns) +
+                    ", " + floatText(*configFloat(stage, "eps")) + ">",
                 {}, (squares + "_words").str(), read, whole(names::kScales));
   SmallVector<AffineExpr> cols = {c(width)};
   if (width * smsOf(stage) != n)

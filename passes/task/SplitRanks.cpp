@@ -89,22 +89,17 @@ struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
 
   LogicalResult split(StageOp stage) {
     StringRef epilogue = configString(stage, "epilogue");
-    if (WeightsOp weights = weightsOf(stage); weights && (weights.getNvfp4() || weights.getWide()))
-      return stage.emitOpError() << "has weights in NVFP4 or fp32 strips, which have no form for "
-                                    "several ranks yet";
-    bool isNormedEmbedding =
-        stage.getKind() == StageKind::Embed && configString(stage, "norm") == "rms";
-    if (isNormedEmbedding || configInt(stage, "valid"))
-      return stage.emitOpError() << "norms embeddings or masks ids, which has no form for several "
-                                    "ranks yet";
     switch (stage.getKind()) {
     case StageKind::Embed:
-      return splitColumns(stage, 16);
+      if (configString(stage, "norm") != "rms")
+        return splitColumns(stage, kSectorBytes);
+      explainWhole(stage, "an fp32 stream is kept by every rank: its rows are normed whole");
+      return success();
     case StageKind::Linear:
       if (epilogue == "qkv")
         return splitProjections(stage);
       if (epilogue == "logits") {
-        explain(stage, "the whole of it on each", "small, and every rank wants all of it at once");
+        explainWhole(stage, "small, and every rank wants all of it at once");
         return success();
       }
       return splitGemv(stage);
@@ -112,14 +107,19 @@ struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
       return splitAttention(stage);
     case StageKind::Merge:
       setConfig(stage, "q_heads", integer(*configInt(stage, "q_heads") / ranks));
-      return splitColumns(stage, 16);
+      return splitColumns(stage, kSectorBytes);
+    case StageKind::Combine: // of the slices that its experts' outputs have
+      setConfig(stage, "n", integer(*configInt(stage, "n") / ranks));
+      return splitColumns(stage, kSectorBytes);
     case StageKind::TopK:
+      return success();
+    case StageKind::Rows:
+      explainWhole(stage, "whole rows are normed and the stream stays where they are: what each "
+                          "rank computes it need not wait for");
       return success();
     case StageKind::ExpertUp:
     case StageKind::ExpertDown:
       return splitGemv(stage);
-    case StageKind::Rows:
-    case StageKind::Combine:
     case StageKind::LaunchEnd:
       break;
     }
@@ -130,15 +130,20 @@ struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
     recordReason(stage, {getArgumentName().str(), "a rank's share", chose, because});
   }
 
-  /// What the stage writes is exchanged between ranks, who each write columns of it: whole sectors
-  /// of 32 bytes, so that two ranks never store to one.
-  LogicalResult splitColumns(StageOp stage, int64_t multiple) {
+  static void explainWhole(StageOp stage, const std::string &because) {
+    explain(stage, "the whole of it on each", because);
+  }
+
+  /// What the stage writes is exchanged between ranks, who each write columns of it: whole pieces
+  /// of `pieceBytes`. Sectors of 32 bytes are never stored to by two ranks; where there are few
+  /// words, whole vectors of 16 bytes still suffice.
+  LogicalResult splitColumns(StageOp stage, int64_t pieceBytes) {
     for (auto write : stage.getWrites().getAsRange<AccessAttr>()) {
       auto buffer = kernelOf(stage).lookup<BufferOp>(write.getBuffer());
       if (!buffer || (buffer.getMutability() != Mutability::Value &&
                       buffer.getMutability() != Mutability::Written))
         continue;
-      int64_t cols = buffer.cols();
+      int64_t cols = buffer.cols(), multiple = pieceBytes / buffer.elementBytes();
       if (cols % (ranks * multiple))
         return stage.emitOpError()
                << "writes " << cols << " columns of @" << buffer.getSymName() << ", which "
@@ -155,8 +160,12 @@ struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
   LogicalResult splitGemv(StageOp stage) {
     WeightsOp weights = weightsOf(stage);
     int64_t tensors = weights.getCheckpoint().size();
-    // Strips are two rows, and a word of activations two strips.
-    int64_t multiple = ranks * (weights.getPairing() == Pairing::GateUp ? 4 : 2);
+    // Strips are two rows, and a word of activations two strips; what is packed or added in tiles
+    // is divided in tiles.
+    const bool isSquares = configString(stage, "epilogue") == "squares";
+    int64_t multiple = ranks * (weights.getNvfp4() || isSquares           ? kTileRows
+                                : weights.getPairing() == Pairing::GateUp ? 4
+                                                                          : 2);
     if (weights.getN() % multiple || (weights.getPairing() == Pairing::Rows && tensors != 1))
       return stage.emitOpError() << "has " << weights.getN() << " output rows, which "
                                  << ranks.getValue()
@@ -166,27 +175,33 @@ struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
     explain(stage, llvm::formatv("{0} of {1} output rows", n, n * ranks),
             "divided by output rows no sum crosses ranks, so bits do not depend on their number");
     setConfig(stage, "n", integer(n));
-    return splitColumns(stage, 16);
+    return splitColumns(stage, isSquares ? kVectorBytes : kSectorBytes);
   }
 
   LogicalResult splitProjections(StageOp stage) {
     WeightsOp weights = weightsOf(stage);
+    // q, k, v, and behind them what else there is of each query head, such as its gate.
+    const int64_t beside = int64_t(weights.getCheckpoint().size()) - 3;
     auto found = llvm::find_if(heads, [&](const Heads &heads) {
-      return weights.getN() == (heads.queries + 2 * heads.keys) * heads.dim;
+      return weights.getN() == ((1 + beside) * heads.queries + 2 * heads.keys) * heads.dim;
     });
-    if (found == heads.end() || weights.getCheckpoint().size() != 3)
+    if (found == heads.end() || beside < 0)
       return stage.emitOpError() << "projects " << weights.getN()
                                  << " rows, but no attention stage has heads of so many";
     int64_t queries = found->ownQueries * found->dim, keys = found->ownKeys * found->dim;
-    setRows(weights, queries + 2 * keys, {queries, keys, keys});
+    const int64_t n = (1 + beside) * queries + 2 * keys;
+    SmallVector<int64_t> rows = {queries, keys, keys};
+    rows.append(beside, queries);
+    setRows(weights, n, rows);
     explain(stage,
             llvm::formatv("{0} of {1} query heads, {2} of {3} KV heads", found->ownQueries,
                           found->queries, found->ownKeys, found->keys),
             "heads stay whole: attention and its pages are a rank's own");
-    setConfig(stage, "n", integer(queries + 2 * keys));
+    setConfig(stage, "n", integer(n));
+    Parts list = {{queries, 1}, {keys, found->sharing}, {keys, found->sharing}};
+    list.append(beside, {queries, 1});
     for (auto write : stage.getWrites().getAsRange<AccessAttr>())
-      parts[write.getBuffer().getValue()] = {
-          {queries, 1}, {keys, found->sharing}, {keys, found->sharing}};
+      parts[write.getBuffer().getValue()] = list;
     return success();
   }
 
@@ -216,6 +231,8 @@ struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
 
   IntegerAttr integer(int64_t value) { return Builder(&getContext()).getI64IntegerAttr(value); }
   static KernelOp kernelOf(StageOp stage) { return stage->getParentOfType<KernelOp>(); }
+
+  static constexpr int64_t kSectorBytes = 32, kVectorBytes = 16, kTileRows = 16;
 
   void setRows(WeightsOp weights, int64_t n, ArrayRef<int64_t> rows) {
     weights.setN(n);

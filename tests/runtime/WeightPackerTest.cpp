@@ -2,6 +2,7 @@
 
 #include "tests/runtime/TinyPlan.h"
 
+#include "runtime/ranks.h"
 #include "runtime/weight_packer.h"
 
 #include <algorithm>
@@ -113,6 +114,34 @@ TEST_CASE("one tensor may hold all experts") {
                    .parts = {{.tensor = "t", .shape = {3, 4, 128}}}};
   const WeightPacker packer = open(weight);
   CHECK(row(packer, 2, 1) == tensorRow("t", 9, 128));
+}
+
+TEST_CASE("a rank's rows of each expert in a tensor that holds all, gates and ups") {
+  // Three experts of 8 gate and 8 up rows; two ranks have four of each.
+  const auto part = [](int64_t first) {
+    return WeightPart{
+        .tensor = "t",
+        .shape = {3, 16, 128},
+        .transforms = {{.first = first, .count = 8, .groups = 3},
+                       {.kind = TransformKind::Shard, .count = 4, .groups = 1, .matrices = 3}}};
+  };
+  const Plan plan = {.tp = 2,
+                     .weights = {{.name = "up",
+                                  .form = WeightForm::GateUpStrips,
+                                  .n = 8,
+                                  .k = 128,
+                                  .experts = 3,
+                                  .perLayer = false,
+                                  .parts = {part(0), part(8)}}}};
+  for (int64_t rank = 0; rank < 2; ++rank) {
+    const WeightPacker packer = open(planOfRank(plan, rank).weights.front());
+    for (int64_t expert = 0; expert < 3; ++expert)
+      for (int64_t i = 0; i < 8; ++i) { // gate, up
+        INFO("rank " << rank << ", expert " << expert << ", row " << i);
+        CHECK(row(packer, expert, i) ==
+              tensorRow("t", 16 * expert + 8 * (i % 2) + 4 * rank + i / 2, 128));
+      }
+  }
 }
 
 TEST_CASE("each transform") {

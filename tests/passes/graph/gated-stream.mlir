@@ -5,6 +5,8 @@
 // RUN: megalith-opt %s -pass-pipeline='builtin.module(moe-cut-launches,moe-convert-to-task{sms=8},task.kernel(task-choose-tiles,task-assign-sms))' | FileCheck %s
 // RUN: megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=8},task-verify)' | FileCheck %s --check-prefix=ROLES
 // RUN: megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=11},task-verify)' | FileCheck %s --check-prefix=ROLES
+// RUN: megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=3 ranks=2},task-verify)' | FileCheck %s --check-prefix=RANKS
+// RUN: not megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=3 ranks=4})' 2>&1 | FileCheck %s --check-prefix=FOUR
 
 // The gate's projection crosses the boundary with q, k and v.
 // CUT: func.func @sliding_full(%{{.*}}: tensor<2x256xf32>, %{{.*}}: tensor<2x256xbf16>, %{{.*}}: tensor<2x128xbf16>, %{{.*}}: tensor<2x128xbf16>, %[[GATE:.*]]: tensor<2x256xbf16>, %{{.*}}: !moe.kv
@@ -67,6 +69,28 @@
 // ROLES: task.kernel @full_last
 // ROLES: task.compute "epilogue_head<head, out, LogitRule<5.00000000e-01f, 2.00000000e+01f, 512>>"
 
+// Two ranks: rows of the stream and the router on each, whole; slices of what is multiplied to both.
+// RANKS: task.kernel @embed_sliding
+// RANKS: task.compute "publish_normed_embedding<embed, resid_words, {{.*}}>" {{.*}}writes [@resid[0, d0 * 88] 2 x [88, d0 * -88 + 256]]
+// RANKS: task.weights @w_qkv n 384 {{.*}}rank_rows = array<i64: 128, 64, 64, 128>
+// RANKS: task.exchange @qkv {{.*}}rank_parts = array<i64: 128, 1, 64, 1, 64, 1, 128, 1>
+// RANKS: task.kernel @sliding_full
+// RANKS: "merge_gated<attention, merge, attn_words>" {{.*}} writes [@attn[{{.*}}] 1 x [64] own]
+// RANKS: task.exchange @y_o_proj [2, 256] {{.*}}{peers
+// RANKS: "epilogue_words<o_proj, y_o_proj_words>" {{.*}} own]
+// RANKS: task.poll "update_row<mid_rows, Previous<resid_words>, mid_words>" {{.*}} @mid[d1, d0 * 88] 1 x [88, d0 * -88 + 256]]
+// RANKS: task.weights @w_router n 16 k 256
+// RANKS-NOT: rank_rows
+// RANKS: task.weights @w_pooler n 64 {{.*}}rank_rows = array<i64: 64>
+// RANKS: task.weights @w_up n 128 {{.*}}rank_rows = array<i64: 64, 64>
+// RANKS: task.weights @w_down n 64 {{.*}}rank_rows = array<i64: 64>
+// RANKS: "publish_squares<expert_down, squares_words, down_rows, g_post_expert_norm>" {{.*}}@squares[0, d0 * 2] 8 x [2] own]
+// RANKS: task.poll "poll_scales<squares_words, pair_scales, 128, 1.00000000e-08f>"
+// RANKS: "combine_normed<expert_down, m_words, down_rows, pair_scales, 4>" {{.*}}@m[0, d0 * 32] 2 x [32] own]
+// RANKS: task.kernel @full_last
+// RANKS: "epilogue_head<head, out, LogitRule<5.00000000e-01f, 2.00000000e+01f, 512>>"
+
+// FOUR: writes 8 columns of @squares, which 4 ranks cannot divide; expected a multiple of 16
 moe.weight @embed_tokens [512, 256] of bf16 from "embed_tokens.weight"
 moe.weight @input_norm [256] of bf16 from "layers.{layer}.input_layernorm.weight"
 moe.weight @q_proj [256, 256] of bf16 from "layers.{layer}.self_attn.q_proj.weight"

@@ -1,0 +1,30 @@
+//===- StreamCells.h - Steps of the family with an fp32 stream ---*- C++ -*-===//
+#ifndef MEGALITH_TESTS_HOST_STREAMCELLS_H
+#define MEGALITH_TESTS_HOST_STREAMCELLS_H
+
+#include "tests/host/Bench.h"
+
+#include <vector>
+
+namespace megalith::test {
+
+inline constexpr const char *kStreamConfig = "muse-spark-mini.test.json";
+/// Of the config.
+inline constexpr int64_t kStreamWindow = 256;
+/// Positions that the ring of its windows holds: from there on a position takes an old one's place.
+inline constexpr int64_t kStreamRing = 320;
+
+/// A step of these sequences.
+check::Workload streamStep(uint32_t seed, std::vector<check::Sequence> sequences);
+
+/// Room for each of the workloads.
+check::SessionOptions roomFor(const std::vector<check::Workload> &workloads);
+
+/// Each launch started from what the one before left, within a layer's tolerance; one launch alone
+/// may be twice off. A whole step's logits are not held to their 1e-2 here: where one bf16 is
+/// rounded the other way in an early layer, six layers of random weights make up to 8e-2 of it.
+void checkLaunches(const check::Report &report);
+
+} // namespace megalith::test
+
+#endif // MEGALITH_TESTS_HOST_STREAMCELLS_H

@@ -1,0 +1,99 @@
+//===- StreamRanksTest.cpp - Ranks of the family with an fp32 stream ------===//
+//
+// Virtual ranks against one GPU: each launch within a layer's tolerance of the reference and the
+// bits of one rank, whatever the schedule, across the window's edge and round the ring, with every
+// rank on a GPU of its own and all in one launch.
+//
+// Compiling for the host takes most of the time, so a run takes one rows bucket and number of
+// ranks by the day, or by $MEGALITH_TURN; $MEGALITH_FULL: all, with 3 schedules a cell.
+//
+//===----------------------------------------------------------------------===//
+
+#include "tests/host/StreamCells.h"
+
+#include <catch2/catch.hpp>
+
+#include <chrono>
+#include <cstdlib>
+
+using namespace megalith;
+using namespace megalith::test;
+
+namespace {
+
+constexpr int64_t kSms = 2; // of a rank
+constexpr int64_t kBuckets[] = {1, 2, 4, 8};
+constexpr int64_t kRanks[] = {2, 4, 8};
+
+bool isFull() {
+  return std::getenv("MEGALITH_FULL") != nullptr;
+}
+
+/// Which cells it is the turn of.
+int64_t turn() {
+  if (const char *given = std::getenv("MEGALITH_TURN"))
+    return std::atoll(given);
+  using Days = std::chrono::duration<int64_t, std::ratio<86400>>;
+  return std::chrono::floor<Days>(std::chrono::system_clock::now()).time_since_epoch().count();
+}
+
+/// One new row at the window's edge or where the ring comes round; several rows of a sequence that
+/// cross it; beside another sequence and a dead row.
+std::vector<check::Workload> workloads(int64_t rows) {
+  if (rows == 1)
+    return {streamStep(2, {{.start = kStreamWindow - 1}}),
+            streamStep(3, {{.start = kStreamRing - 1}})};
+  if (rows == 2)
+    return {streamStep(4, {{.start = kStreamWindow - 2, .rows = 2}}),
+            streamStep(5, {{.start = kStreamRing - 1}, {.start = 17, .content = 1}})};
+  return {
+      streamStep(8, {{.start = kStreamRing - 2, .rows = rows}}),
+      streamStep(9, {{.start = 300, .rows = 2}, {.start = 5, .content = 1, .firstRow = rows - 1}})};
+}
+
+void runRanks(int64_t rows, int64_t tp, const std::vector<check::Outcome> &expected) {
+  const std::vector<check::Workload> steps = workloads(rows);
+  for (bool together : {false, true}) {
+    if (together && (tp != 2 || rows != 1) && !isFull())
+      continue;
+    check::SessionOptions options = roomFor(steps);
+    options.ranks.together = together;
+    Bench bench(kStreamConfig, rows, kSms, options, runtime::LaunchMode::Fused, tp);
+    for (size_t i = 0; i < steps.size(); ++i) {
+      INFO("rows " << rows << ", " << tp << " ranks " << (together ? "together: " : "apart: ")
+                   << steps[i].str());
+      check::Outcome first;
+      const check::Report report = bench.compare(steps[i], 1, &first);
+      INFO(report.table());
+      checkLaunches(report);
+      CHECK(first == expected[i]);
+      for (uint64_t seed = 2; seed <= (isFull() ? 3 : 2); ++seed)
+        CHECK(bench.run(steps[i], seed, (uint64_t(1) << 32) - seed) == expected[i]);
+    }
+  }
+}
+
+void runRows(int64_t rows, const std::vector<int64_t> &ranks) {
+  const std::vector<check::Workload> steps = workloads(rows);
+  std::vector<check::Outcome> expected;
+  {
+    Bench one(kStreamConfig, rows, kSms, roomFor(steps));
+    for (const check::Workload &step : steps)
+      expected.push_back(one.run(step, 1));
+  }
+  for (int64_t tp : ranks)
+    runRanks(rows, tp, expected);
+}
+
+} // namespace
+
+TEST_CASE("ranks of an fp32 stream leave the bits of one") {
+  if (isFull()) {
+    for (int64_t rows : kBuckets)
+      runRows(rows, {std::begin(kRanks), std::end(kRanks)});
+    return;
+  }
+  const int64_t at = turn(), rows = kBuckets[at % std::size(kBuckets)];
+  WARN("turn " << at << ": rows " << rows);
+  runRows(rows, {kRanks[at % std::size(kRanks)]});
+}
