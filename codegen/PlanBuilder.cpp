@@ -113,11 +113,15 @@ private:
         continue;
       auto heads = stage.getConfig().getAs<IntegerAttr>("kv_heads");
       auto dim = stage.getConfig().getAs<IntegerAttr>("head_dim");
-      if (!heads || !dim)
-        return problem("kernel '{0}', stage '{1}': config lacks kv_heads or head_dim",
+      auto positions = stage.getConfig().getAs<IntegerAttr>("max_positions");
+      if (!heads || !dim || !positions)
+        return problem("kernel '{0}', stage '{1}': config lacks kv_heads, head_dim or "
+                       "max_positions",
                        kernel.getSymName(), stage.getSymName());
       plan.kvHeads = heads.getInt();
       plan.headDim = dim.getInt();
+      plan.maxPositions =
+          plan.maxPositions ? std::min(plan.maxPositions, positions.getInt()) : positions.getInt();
       if (auto sharing = stage.getConfig().getAs<IntegerAttr>("head_ranks"))
         plan.headRanks = sharing.getInt();
       if (auto theta = stage.getConfig().getAs<FloatAttr>("rope_theta"))

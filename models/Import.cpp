@@ -144,7 +144,8 @@ Expected<mlir::OwningOpRef<mlir::ModuleOp>> importConfig(mlir::MLIRContext &cont
     return error;
 
   context.loadDialect<moe::MoeDialect, mlir::func::FuncDialect>();
-  int64_t positions = options.maxContext ? options.maxContext : config.maxPositions;
+  const int64_t positions =
+      std::max(options.maxContext ? options.maxContext : config.maxPositions, options.leastContext);
   StepBuilder builder(context, config, options.rows, positions);
   family->build(builder);
   mlir::OwningOpRef<mlir::ModuleOp> module = builder.take();

@@ -24,6 +24,9 @@ struct ImportOptions {
   int64_t rows = 1;
   /// Most positions of a sequence; 0: the config's max_position_embeddings.
   int64_t maxContext = 0;
+  /// At least so many positions, even beyond the config's: to time contexts that the model was not
+  /// made for.
+  int64_t leastContext = 0;
   /// Text of the checkpoint's hf_quant_config.json, and its name for messages; "": bf16 weights.
   std::string quantization, quantizationSource;
   /// Quantise the experts' inputs to NVFP4 where their weights are NVFP4.

@@ -186,11 +186,16 @@ llvm::Error Executor::initialise(const Buffer &buffer, Address address) {
 }
 
 StepLimits Executor::limits() const {
-  return {.rows = plan.rows,
-          .maxPages = options.maxPages,
-          .poolPages = options.poolPages,
-          .vocab = plan.vocab,
-          .rings = options.rings ? options.rings : plan.rows};
+  StepLimits limits = {.rows = plan.rows,
+                       .maxPages = options.maxPages,
+                       .poolPages = options.poolPages,
+                       .maxPositions = plan.maxPositions,
+                       .vocab = plan.vocab,
+                       .rings = options.rings ? options.rings : plan.rows};
+  for (const Buffer &buffer : plan.buffers)
+    if (const int64_t window = ringWindow(buffer))
+      limits.windows.push_back({window, ringPages(window)});
+  return limits;
 }
 
 llvm::Error Executor::setStep(std::span<const StepSequence> sequences) {

@@ -395,6 +395,7 @@ llvm::Error validate(const Plan &plan) {
                   {"kv_heads", plan.kvHeads, hasKv, 65536},
                   {"head_ranks", plan.headRanks, 1, plan.tp},
                   {"head_dim", plan.headDim, hasKv, 65536},
+                  {"max_positions", plan.maxPositions, hasKv, kMostRows},
                   {"vocab", plan.vocab, 0, kMostRows}})
     if (r.value < r.least || r.value > r.most)
       return problem("{0} is {1}, expected {2}..{3}", r.field, r.value, r.least, r.most);

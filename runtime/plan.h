@@ -24,7 +24,7 @@
 namespace megalith::runtime {
 
 /// Version of plan.json. A reader accepts exactly this one.
-inline constexpr int64_t kPlanVersion = 5;
+inline constexpr int64_t kPlanVersion = 6;
 
 /// What a kernel does with the buffer behind a slot.
 enum class SlotRole {
@@ -289,6 +289,8 @@ struct Plan {
   int64_t kvHeads = 0;   ///< of a rank
   int64_t headRanks = 1; ///< ranks that have the same KV heads
   int64_t headDim = 0;
+  /// Of a sequence, new rows included: what the proof took for the longest. 0: there are no pages.
+  int64_t maxPositions = 0;
   int64_t vocab = 0;        ///< tokens are below it; 0: not known, tokens are not checked
   int64_t cudaVersion = 0;  ///< of the NVRTC that made the cubins, 13000 = 13.0; 0: no cubins
   std::string weightLayout; ///< kWeightLayoutDigest (runtime/packing.h) of the compiler

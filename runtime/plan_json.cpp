@@ -227,6 +227,7 @@ template <typename IO> void fields(IO &io, Plan &plan) {
   if (plan.tp != 1)
     io.field("head_ranks", plan.headRanks);
   io.field("head_dim", plan.headDim);
+  io.optional("max_positions", plan.maxPositions);
   io.optional("vocab", plan.vocab);
   io.optional("cuda_version", plan.cudaVersion);
   io.field("weight_layout", plan.weightLayout);

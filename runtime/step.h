@@ -2,7 +2,8 @@
 //
 // Builds the step descriptor (runtime/abi.h) and checks the preconditions that the compiler's
 // proofs rest on (DESIGN section 4): distinct (sequence, position) rows, written pages unshared,
-// lengths within page tables.
+// lengths within page tables and the plan's
+// positions, rings of a window large enough. Every step of every backend comes this way.
 //
 //===----------------------------------------------------------------------===//
 #ifndef MEGALITH_RUNTIME_STEP_H
@@ -36,13 +37,21 @@ constexpr int64_t ringPages(int64_t window) {
   return (window + kMaxRows + 14 + 63) / 64;
 }
 
+/// The ring of pages that layers with a window keep of a sequence.
+struct WindowRing {
+  int64_t window = 0; ///< positions that a row sees, its own included
+  int64_t pages = 0;  ///< of the ring
+};
+
 /// What bounds a step.
 struct StepLimits {
   int64_t rows = 0;     ///< the plan's rows bucket
   int64_t maxPages = 0; ///< of one sequence
   int64_t poolPages = 0;
+  int64_t maxPositions = 0; ///< of one sequence, new rows included; 0: lengths are not checked
   int64_t vocab = 0;        ///< 0: tokens are not checked
   int64_t rings = kMaxRows; ///< in the pools of layers with a window
+  std::vector<WindowRing> windows = {};
 };
 
 /// A step as kernels see it.
@@ -65,7 +74,8 @@ llvm::Expected<Step> buildStep(std::span<const StepSequence> sequences, const St
 llvm::Error checkStep(const Step &step, const StepLimits &limits);
 
 /// Checks that `further` more steps can follow a step that checkStep took, each sequence going on
-/// with one row behind its last: its pages are in the step's table, in the pool, and its own.
+/// with one row behind its last: its positions are the plan's, its pages in the step's table, in
+/// the pool, and its own.
 llvm::Error checkFurtherSteps(const Step &step, const StepLimits &limits, int64_t further);
 
 } // namespace megalith::runtime

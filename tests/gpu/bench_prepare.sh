@@ -12,9 +12,9 @@ mkdir -p "$folder"
 build=$(mktemp -d)
 trap 'rm -rf "$build"' EXIT
 build/bin/tools/megalith/megalith compile "$config" --target sm_90a --rows 1,2,4,8 \
-  --launch fused,per-stage -o "$build"
+  --launch fused,per-stage --least-context 131200 -o "$build"
 build/bin/tools/megalith/megalith compile "$config" --target sm_90a --rows 1,2,4,8 \
-  --scope step -o "$build"
+  --scope step --least-context 131200 -o "$build"
 rm -rf "$folder/sm_90a"
 for plan in "$build"/sm_90a/rows*; do
   to=$folder/sm_90a/$(basename "$plan")

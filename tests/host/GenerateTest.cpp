@@ -163,8 +163,9 @@ TEST_CASE("a generation without room for its positions is refused before it runs
   Model model(same, 1, 200);
   demand(model.executor->setStep(kPrompt));
   const std::string pages = llvm::toString(model.executor->generate(128).takeError());
-  CHECK(pages == "step: sequence 0 of 3 positions needs 3 pages for 127 more steps, 2 are "
-                 "reserved; reserve more pages or generate at most 125 more");
+  CHECK(pages ==
+        "step: sequence 0: expected 3 pages for its 3 positions and 127 more steps but 2 are "
+        "reserved; reserve more or generate at most 125 more");
   CHECK(model.executor->launchBase() == 0);
   const std::string list = llvm::toString(model.executor->generate(201).takeError());
   CHECK(list == "tokens of 201 steps are to be generated, expected 1 to 200, for which the "
@@ -174,6 +175,6 @@ TEST_CASE("a generation without room for its positions is refused before it runs
   shared[1].pages[1] = 3;
   demand(model.executor->setStep(shared));
   const std::string twice = llvm::toString(model.executor->generate(70).takeError());
-  CHECK(twice.find("page 3 of the pool is written by this step or one behind it") !=
-        std::string::npos);
+  CHECK(twice.find("page 3 of the pool: expected one place in the page tables, as this step or one "
+                   "behind it writes it") != std::string::npos);
 }

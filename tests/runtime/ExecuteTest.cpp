@@ -213,5 +213,5 @@ TEST_CASE("what cannot be run is refused") {
   CHECK_THAT(llvm::toString(executor->runStep()), Contains("setStep"));
   CHECK_THAT(llvm::toString(executor->setStep(
                  std::vector<StepSequence>{{.start = 64, .tokens = {1}, .pages = {2}}})),
-             Contains("needs 2 pages, its table has 1"));
+             Contains("expected 2 pages for its 65 positions but its table has 1"));
 }

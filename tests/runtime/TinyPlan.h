@@ -17,6 +17,7 @@ inline Plan tinyPlan() {
             .layers = 2,
             .kvHeads = 1,
             .headDim = 16,
+            .maxPositions = 1000,
             .weightLayout = kWeightLayoutDigest};
   plan.buffers = {
       {.name = "resid", .bytes = 512, .sets = 3, .crossing = true, .shape = {2, 128}},

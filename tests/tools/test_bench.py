@@ -19,7 +19,7 @@ STEPS = 20
 def plans(tmp_path_factory):
     out = tmp_path_factory.mktemp("out")
     words = ["compile", CONFIG, "--target", "sm_90a", "--rows", "1,4", "--launch", "fused,per-stage",
-             "-o", str(out)]
+             "--least-context", "65600", "-o", str(out)]
     done = subprocess.run([MEGALITH, *words], capture_output=True, text=True, timeout=300)
     if "NVRTC" in done.stderr and done.returncode:
         pytest.skip("no NVRTC: " + done.stderr.splitlines()[-1])
@@ -100,6 +100,15 @@ def test_sequences_share_histories_where_memory_is_short(bench):
     assert 1 <= cell["histories"] < 4
     one = bench("--rows", "1", "--context", "65536")[1]["cells"][0]
     assert cell["bytes"]["kv"] == cell["histories"] * one["bytes"]["kv"]
+
+
+def test_a_context_beyond_the_plan(bench):
+    # 65,600 positions with the new row are the plan's; one more is not.
+    assert bench("--context", "65599")[0].returncode == 0
+    done, found = bench("--context", "129,65600")
+    assert done.returncode == 4 and found["cells"][0]["context"] == 129
+    assert ("rows 1, context 65600: step: sequence 0: expected at most the plan's 65600 positions, new rows included, "
+            "but got 65601" in done.stderr and "--least-context" in done.stderr)
 
 
 def test_too_little_memory(bench):

@@ -53,6 +53,8 @@ MISTAKES = [
     ("import CONFIG --rows two", 2, "--rows: expected a number from 1 to 16 but got 'two'"),
     ("import CONFIG --rows 1.5", 2, "but got '1.5'"),
     ("import CONFIG --rows 99999999999999999999", 2, "but got '99999999999999999999'"),
+    ("compile CONFIG --target sm_90a --rows 1 -o out --least-context 0", 2,
+     "--least-context: expected a number from 1 to 134217728 but got '0'"),
     ("import CONFIG --max-context 1e5", 2, "--max-context: expected a number from 1"),
     ("import CONFIG --act fp8", 2, "--act: expected one of bf16, nvfp4 but got 'fp8'"),
     ("import CONFIG --act nvfp4", 1, "NVFP4 activations: expected experts with NVFP4 weights but got none"),

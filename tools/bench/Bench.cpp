@@ -79,9 +79,8 @@ private:
   Error open();
   Error measureCeiling();
   /// Positions that steps write behind the first.
-  int64_t further() const { return options.feedback ? options.warmUp + options.steps : 0; }
   Workload workload(int64_t rows, int64_t context) const {
-    return {.rows = rows, .context = context, .histories = rows, .further = further()};
+    return {.rows = rows, .context = context, .histories = rows, .further = options.further()};
   }
   Expected<int64_t> poolPages();
   Error runPlan(const Compiled &compiled, int64_t pages);
@@ -230,7 +229,7 @@ Error Bench::runPlan(const Compiled &compiled, int64_t pages) {
   ExecuteOptions execute;
   for (int64_t context : options.contexts)
     execute.maxPages = std::max(execute.maxPages, workload(1, context).pagesPerSequence());
-  execute.tokenSteps = further();
+  execute.tokenSteps = options.further();
   execute.poolPages = pages;
   execute.deadlineNs = options.deadlineNs;
   execute.traced = options.trace ? kTracedLaunches : 0;

@@ -15,6 +15,7 @@
 
 #include "llvm/Support/Error.h"
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <string>
@@ -33,6 +34,14 @@ struct BenchOptions {
   /// Time steps that feed each other too, each one position further.
   bool feedback = false;
   bool trace = false; ///< read back what kernels compiled with --trace record
+
+  /// Positions behind a step's that steps which feed each other go on to.
+  int64_t further() const { return feedback ? warmUp + steps : 0; }
+  /// Of the longest sequence, new rows included.
+  int64_t positions() const {
+    return contexts.empty() ? 0
+                            : *std::max_element(contexts.begin(), contexts.end()) + 1 + further();
+  }
 };
 
 /// Microseconds.

@@ -32,7 +32,8 @@ int64_t Workload::totalPages() const {
   return total;
 }
 
-llvm::Error Workload::check(const runtime::Plan &plan, int64_t maxPositions) const {
+llvm::Error Workload::check(const runtime::Plan &plan) const {
+  const int64_t maxPositions = plan.maxPositions ? plan.maxPositions : INT64_MAX;
   if (sequences.empty())
     return problem("expected at least one sequence but got none");
   if (steps < 1)

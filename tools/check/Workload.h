@@ -43,8 +43,8 @@ struct Workload {
   int64_t maxPages() const;
   int64_t totalPages() const;
   /// What is wrong with it for a plan, as one line: counts, rows, positions, tokens. A sequence has
-  /// at most `maxPositions`.
-  llvm::Error check(const runtime::Plan &plan, int64_t maxPositions) const;
+  /// at most the plan's positions.
+  llvm::Error check(const runtime::Plan &plan) const;
   /// "2 steps of [129+1 #0, 0+3 #1 at row 4]": start, rows, content.
   std::string str() const;
 };

@@ -18,7 +18,8 @@ namespace megalith::cli {
 /// What to compile: a plan for each bucket and launch mode.
 static Expected<std::vector<CompileRequest>> readBuckets(const Arguments &arguments,
                                                          ArrayRef<int64_t> buckets,
-                                                         ArrayRef<runtime::LaunchMode> modes) {
+                                                         ArrayRef<runtime::LaunchMode> modes,
+                                                         int64_t leastContext) {
   Expected<StringRef> target = arguments.choice("target", targets());
   if (!target)
     return target.takeError();
@@ -43,7 +44,8 @@ static Expected<std::vector<CompileRequest>> readBuckets(const Arguments &argume
                           .sms = *sms,
                           .launch = mode,
                           .cache = true,
-                          .trace = arguments.has("trace") || arguments.has("perfetto")});
+                          .trace = arguments.has("trace") || arguments.has("perfetto"),
+                          .leastContext = leastContext});
   return requests;
 }
 
@@ -61,7 +63,8 @@ static Error runBench(const Arguments &arguments) {
                        name);
     return bench::run(std::move(*request), given);
   }
-  auto buckets = readBuckets(arguments, request->rows, request->modes);
+  auto buckets =
+      readBuckets(arguments, request->rows, request->modes, request->options.positions());
   if (!buckets)
     return buckets.takeError();
   // No GPU: said before minutes of compiling.

@@ -110,8 +110,8 @@ std::string Compilation::printed(bool locations) const {
 
 Error Compilation::import() {
   progress("import");
-  auto graph =
-      models::importConfig(context, request.config, request.source, {.rows = request.rows});
+  auto graph = models::importConfig(context, request.config, request.source,
+                                    {.rows = request.rows, .leastContext = request.leastContext});
   if (!graph)
     return with(Exit::Input, graph.takeError());
   module = std::move(*graph);

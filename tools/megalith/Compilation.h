@@ -37,7 +37,9 @@ struct CompileRequest {
   bool cache = false;  ///< take proofs and cubins from the user's cache and keep them there
   bool trace = false;  ///< kernels record what their warps do
   int64_t tp = 1;      ///< ranks
-  bool prove = true;   ///< false: the caller proves kernels() itself
+  /// Positions of a sequence, where the config's max_position_embeddings are fewer.
+  int64_t leastContext = 0;
+  bool prove = true; ///< false: the caller proves kernels() itself
 };
 
 /// Told at the start of each piece of work: "task-plan-memory".

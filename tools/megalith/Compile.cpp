@@ -47,6 +47,9 @@ static Expected<std::vector<CompileRequest>> readRequests(const Arguments &argum
   Expected<StringRef> tp = arguments.choice("tp", rankCounts());
   if (!tp)
     return tp.takeError();
+  Expected<int64_t> leastContext = arguments.integer("least-context", 1, int64_t(1) << 27, 0);
+  if (!leastContext)
+    return leastContext.takeError();
   auto modes = launchModes(arguments);
   if (!modes)
     return modes.takeError();
@@ -68,7 +71,8 @@ static Expected<std::vector<CompileRequest>> readRequests(const Arguments &argum
                             .cubins = !arguments.has("no-cubins"),
                             .cache = !arguments.has("no-cache"),
                             .trace = arguments.has("trace"),
-                            .tp = tp->front() - '0'});
+                            .tp = tp->front() - '0',
+                            .leastContext = *leastContext});
   return requests;
 }
 
@@ -123,6 +127,8 @@ static constexpr Option kOptions[] = {
     {"sms", "<n>", "SMs to use (132 for sm_90a, 148 for sm_100a)"},
     {"scope", "<name>", "one launch a layer, or one a step: layer or step (layer)"},
     {"tp", "<n>", "ranks of tensor parallelism: 1, 2, 4 or 8 (1)"},
+    {"least-context", "<n>",
+     "sequences may be so long, be it longer than the config's max_position_embeddings"},
     {"save-ir", "", "also write the IR after each pass"},
     {"no-cubins", "", "sources only, without NVRTC"},
     {"no-cache", "", "prove and compile again what the cache has ($MEGALITH_CACHE)"},

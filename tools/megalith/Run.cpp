@@ -31,9 +31,8 @@ static bool wantsTrace(const Arguments &arguments) {
   return arguments.has("trace") || arguments.has("perfetto");
 }
 
-/// That no sequence grows longer than the model's positions.
-static Error checkPositions(mlir::ModuleOp model, const check::Workload &workload) {
-  const int64_t positions = check::maxPositions(model);
+/// That no sequence grows longer than the model's positions. The runtime checks each step again.
+static Error checkPositions(int64_t positions, const check::Workload &workload) {
   for (const check::Sequence &sequence : workload.sequences)
     if (workload.length(sequence) > positions)
       return failure(
@@ -83,7 +82,7 @@ static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
       models::importConfig(context, config->text, config->file, {.rows = rows->front() - '0'});
   if (!model)
     return with(Exit::Input, model.takeError());
-  if (Error error = checkPositions(**model, workload))
+  if (Error error = checkPositions(check::maxPositions(**model), workload))
     return error;
   if (Error error = temporary.create())
     return error;
@@ -186,6 +185,10 @@ private:
     if (plan.layers != facts.layers)
       return failure(Exit::Input, "{0}: expected the {1} layers of {2} but got {3}; compile again",
                      planFile, facts.layers, kModelFile, plan.layers);
+    if (plan.maxPositions != check::maxPositions(*model))
+      return failure(Exit::Input,
+                     "{0}: max_positions: expected the {1} of {2} but got {3}; compile again",
+                     planFile, check::maxPositions(*model), kModelFile, plan.maxPositions);
     for (const runtime::Weight &weight : plan.weights)
       for (const runtime::WeightPart &part : weight.parts)
         if (auto known = facts.tensors.find(part.tensor);
@@ -199,8 +202,8 @@ private:
 };
 
 /// What of the command line only the plan can tell to be wrong.
-static Error checkAgainst(mlir::ModuleOp model, const runtime::Plan &plan,
-                          const check::Workload &workload, std::optional<int64_t> layer) {
+static Error checkAgainst(const runtime::Plan &plan, const check::Workload &workload,
+                          std::optional<int64_t> layer) {
   int64_t rows = 0;
   for (const check::Sequence &sequence : workload.sequences)
     rows += sequence.rows;
@@ -209,7 +212,7 @@ static Error checkAgainst(mlir::ModuleOp model, const runtime::Plan &plan,
                    "expected at most {0} rows in a step, as the plan was compiled for, but got "
                    "{1}; compile for more --rows or run fewer",
                    plan.rows, rows);
-  if (Error error = checkPositions(model, workload))
+  if (Error error = checkPositions(plan.maxPositions, workload))
     return error;
   if (layer && *layer >= plan.layers)
     return failure(Exit::CommandLine, "--layer: expected a number from 0 to {0} but got '{1}'",
@@ -379,7 +382,7 @@ static Error runRun(const Arguments &arguments) {
   if (Error error = loaded.load(*folder))
     return error;
   const runtime::Plan &plan = loaded.plan;
-  if (Error error = checkAgainst(*loaded.model, plan, *workload, options.layer))
+  if (Error error = checkAgainst(plan, *workload, options.layer))
     return error;
 
   if (conforms && (plan.loopingKernel() || plan.tp > 1))

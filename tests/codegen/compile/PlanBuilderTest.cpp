@@ -36,7 +36,8 @@ module attributes {megalith.launches = [@embed, @layer, @last]} {
     task.edge 0 @qkv_words words epilogue -> poller, epilogue
     task.edge 1 @partials_words words epilogue -> poller
     task.stage @attention attention reads [] writes []
-        config {kv_heads = 2, head_dim = 64, rope_theta = 1.0e+06 : f64, inv_freq = @inv_freq} {
+        config {kv_heads = 2, head_dim = 64, max_positions = 4096, rope_theta = 1.0e+06 : f64,
+                inv_freq = @inv_freq} {
     }
   }
   task.kernel @last "last" target "sm_90a" sms 4 rows 2 smem 2048 {
@@ -94,6 +95,7 @@ TEST_CASE("a plan lists kernels, buffers, weights and launches") {
   CHECK(plan.rows == 2);
   CHECK(plan.kvHeads == 2);
   CHECK(plan.headDim == 64);
+  CHECK(plan.maxPositions == 4096);
   CHECK(plan.weightLayout == kWeightLayoutDigest);
   CHECK(plan.launches == std::vector<Launch>{{"embed", 0}, {"layer", 0}, {"last", 1}});
 

@@ -172,8 +172,7 @@ Expected<RunResult> Program::run(RunRequest request) {
   auto printed = compilation->print();
   if (!printed)
     return printed.takeError();
-  if (Error error =
-          request.workload.check(printed->plan, check::maxPositions(compilation->graph())))
+  if (Error error = request.workload.check(printed->plan))
     return with(Exit::CommandLine, std::move(error));
   const std::optional<int64_t> layer = request.options.layer;
   if (layer && (*layer < 0 || *layer >= printed->plan.layers))
