@@ -122,22 +122,27 @@ MEGALITH_DEVICE void gather_epochs(const Cta &cta, int count, const U128 *base, 
     Patience patience;
     MEGALITH_UNROLL(1)
     for (uint32_t sweep = 1;; ++sweep) {
-      int absent = -1;
-      // Unconditional: behind a branch each load waits for the one before.
+      // Unconditional: behind a branch each load waits for the one before. Where a lane has no item
+      // it reads item 0, which must be there as well.
       MEGALITH_UNROLL_ALL
       for (int j = 0; j < Batch; ++j)
         value[j] =
             platform::ld_relaxed<platform::Scope::gpu, U128>(left > 32 * j ? words + 32 * j : base);
+      uint32_t wrong = 0;
       MEGALITH_UNROLL_ALL
       for (int j = 0; j < Batch; ++j)
-        if (E::kIsProof && left > 32 * j && value[j].w != epoch)
-          absent = 32 * j;
-      if (platform::all_sync(absent < 0))
+        wrong |= E::kIsProof ? value[j].w ^ epoch : 0;
+      if (platform::all_sync(wrong == 0))
         break;
-      if (absent >= 0) {
+      if (wrong != 0) {
+        const U128 *absent = base;
+        MEGALITH_UNROLL_ALL
+        for (int j = 0; j < Batch; ++j)
+          if (left > 32 * j && value[j].w != epoch)
+            absent = words + 32 * j;
         if (sweep % kSweepsPerLook == 0 && patience.lost(cta))
-          platform::fail(cta.args.fault, E::kId, count, batch + cta.lane + absent, cta.n);
-        platform::poll_pause(words + absent);
+          platform::fail(cta.args.fault, E::kId, count, absent - base, cta.n);
+        platform::poll_pause(absent);
       }
     }
     MEGALITH_UNROLL_ALL

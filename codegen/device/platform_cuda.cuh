@@ -134,12 +134,12 @@ MEGALITH_LOAD(ld_const, "ld.global.nc", detail::global_address, "l")
                  : "memory");                                                                      \
     return __builtin_bit_cast(T, v);                                                               \
   } else {                                                                                         \
-    struct alignas(16) {                                                                           \
-      uint64_t lo, hi;                                                                             \
-    } v;                                                                                           \
-    asm volatile("{\n\t.reg .b128 q;\n\tld." ORDER "." SCOPE ".global.b128 q, [%2];\n\t"           \
-                 "mov.b128 {%0, %1}, q;\n\t}"                                                      \
-                 : "=l"(v.lo), "=l"(v.hi)                                                          \
+    /* Words at once: ptxas copies halves of 64 bits apart, word by word. */                       \
+    u32x4 v;                                                                                       \
+    asm volatile("{\n\t.reg .b128 q;\n\t.reg .b64 lo, hi;\n\tld." ORDER "." SCOPE                  \
+                 ".global.b128 q, [%4];\n\tmov.b128 {lo, hi}, q;\n\tmov.b64 {%0, %1}, lo;\n\t"     \
+                 "mov.b64 {%2, %3}, hi;\n\t}"                                                      \
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)                                      \
                  : "l"(detail::global_address(p))                                                  \
                  : "memory");                                                                      \
     return __builtin_bit_cast(T, v);                                                               \
