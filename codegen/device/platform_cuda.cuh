@@ -283,6 +283,16 @@ MEGALITH_DEVICE bool mbarrier_try_wait(BarrierRef bar, uint32_t parity) {
 MEGALITH_DEVICE bool mbarrier_try_wait(uint64_t *bar, uint32_t parity) {
   return mbarrier_try_wait(barrier_ref(bar), parity);
 }
+/// Whether the phase has completed, told at once: try_wait may wait a while before it says no.
+MEGALITH_DEVICE bool mbarrier_test_wait(BarrierRef bar, uint32_t parity) {
+  uint32_t done;
+  asm volatile("{\n\t.reg .pred p;\n\tmbarrier.test_wait.parity.shared.b64 p, [%1], %2;\n\t"
+               "selp.b32 %0, 1, 0, p;\n\t}"
+               : "=r"(done)
+               : "r"(bar), "r"(parity)
+               : "memory");
+  return done != 0;
+}
 /// This thread knows the barrier's first `phases` phases to be over, though it waited for none of
 /// them: the host platform holds it to that, since a parity tells only two phases apart.
 MEGALITH_DEVICE void mbarrier_passed(uint64_t *, uint32_t) {}
@@ -522,6 +532,13 @@ MEGALITH_DEVICE uint32_t clock() {
   uint32_t cycles;
   asm volatile("mov.u32 %0, %clock;" : "=r"(cycles));
   return cycles;
+}
+/// The same for lane 0; other lanes' `to` stays as it is. ptxas reads what all lanes want alike
+/// through a uniform register, for which the warp waits some thirty cycles.
+MEGALITH_DEVICE void read_clock(uint32_t &to, int lane) {
+  asm volatile("{\n\t.reg .pred p;\n\tsetp.eq.s32 p, %1, 0;\n\t@p mov.u32 %0, %%clock;\n\t}"
+               : "+r"(to)
+               : "r"(lane));
 }
 /// Between two looks at global memory `p`. The host parks the thread until something within its
 /// 128-byte line becomes visible; here looking again at once is best.
