@@ -35,19 +35,29 @@ template <class E, class X, class Cta> MEGALITH_DEVICE void poll_chunk(const Cta
   platform::warp_sync();
 }
 
-/// Consumer: warp r brings row r of E's fp32 words to row r of X, a WordRows.
-template <class E, class X, class Cta> MEGALITH_DEVICE void poll_own_row(const Cta &cta) {
+namespace detail {
+template <class E, class X, class Cta> MEGALITH_DEVICE void poll_row(const Cta &cta, int row) {
   using Exchange = typename E::Exchange;
-  static_assert(Exchange::kCount <= kConsumerWarps && Exchange::kWidth % 4 == 0);
-  static_assert(Exchange::kCount <= X::kCount && Exchange::kWidth == X::kWidth);
   constexpr int kVectors = Exchange::kWidth / 4, kEach = (kVectors + 31) / 32;
-  const int row = cta.role_warp;
-  if (row >= Exchange::kCount)
-    return;
   gather_words<E, (kEach < 8 ? kEach : 8)>(
       cta, kVectors, set_of<Exchange>(cta, E::kAge) + row * Exchange::kWidth,
       [](int i) { return i; },
       [&](int i, const u32x4 &v) { platform::st_shared(X::row(cta, row) + 4 * i, v); });
+}
+} // namespace detail
+
+/// Consumer: warp r brings row r of E's fp32 words to row r of X, a WordRows; of 16 rows also row
+/// r + 8.
+template <class E, class X, class Cta> MEGALITH_DEVICE void poll_own_row(const Cta &cta) {
+  using Exchange = typename E::Exchange;
+  static_assert(Exchange::kCount <= 2 * kConsumerWarps && Exchange::kWidth % 4 == 0);
+  static_assert(Exchange::kCount <= X::kCount && Exchange::kWidth == X::kWidth);
+  if (cta.role_warp >= Exchange::kCount)
+    return;
+  detail::poll_row<E, X>(cta, cta.role_warp);
+  if constexpr (Exchange::kCount > kConsumerWarps)
+    if (cta.role_warp + kConsumerWarps < Exchange::kCount)
+      detail::poll_row<E, X>(cta, cta.role_warp + kConsumerWarps);
   platform::warp_sync();
 }
 

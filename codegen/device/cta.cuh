@@ -44,7 +44,7 @@ struct Use {
 
 /// `Config`, emitted with the kernel, supplies
 ///   kSms    CTAs of the launch, one per SM;
-///   kRows   rows bucket R, in {1, 2, 4, 8};
+///   kRows   rows bucket R, in {1, 2, 4, 8, 16};
 ///   kEdges  number of edges of the plan (edge ids are 0 .. kEdges-1);
 ///   kTraceStages  only where the kernel records (trace.cuh).
 template <class Config_> struct Cta {

@@ -25,6 +25,24 @@ MEGALITH_DEVICE void each_word(const Cta &cta, int tile, const Fragment &sum, in
     use(row + 1, g, sum.v[1], sum.v[3]);
 }
 
+/// The same of two column tiles.
+template <class L, class Cta, class Use>
+MEGALITH_DEVICE void each_word(const Cta &cta, int tile, const Fragments &sum, int rows, Use use) {
+  each_word<L>(cta, tile, sum.low, rows, use);
+  each_word<L>(cta, tile, sum.high, rows - 8,
+               [&](int row, int strip, float low, float high) { use(row + 8, strip, low, high); });
+}
+
+MEGALITH_DEVICE Fragment times(Fragment sum, float factor) {
+  MEGALITH_UNROLL_ALL
+  for (int i = 0; i < 4; ++i)
+    sum.v[i] *= factor;
+  return sum;
+}
+MEGALITH_DEVICE Fragments times(const Fragments &sum, float factor) {
+  return {times(sum.low, factor), times(sum.high, factor)};
+}
+
 MEGALITH_DEVICE float silu(float x) {
   constexpr float kLog2E = 1.44269504f;
   return x / (1.0f + platform::exp2f_(-kLog2E * x));
@@ -33,8 +51,8 @@ MEGALITH_DEVICE float silu(float x) {
 } // namespace detail
 
 /// Publishes r16(sum) as bf16 words: the raw q, k, v projections, or any linear layer.
-template <class L, class E, class Cta>
-MEGALITH_DEVICE void epilogue_words(const Cta &cta, int tile, const Fragment &sum) {
+template <class L, class E, class Cta, class Sum>
+MEGALITH_DEVICE void epilogue_words(const Cta &cta, int tile, const Sum &sum) {
   static_assert(E::Exchange::kOwn == L::kStrips);
   platform::mark<platform::verb::Publish, E>();
   detail::each_word<L>(
@@ -45,8 +63,8 @@ MEGALITH_DEVICE void epilogue_words(const Cta &cta, int tile, const Fragment &su
 }
 
 /// Publishes the unrounded sums as fp32 words `[rows][kOutputs]`: router logits.
-template <class L, class E, class Cta>
-MEGALITH_DEVICE void epilogue_logits(const Cta &cta, int tile, const Fragment &sum) {
+template <class L, class E, class Cta, class Sum>
+MEGALITH_DEVICE void epilogue_logits(const Cta &cta, int tile, const Sum &sum) {
   static_assert(E::Exchange::kWidth == L::kOutputs);
   platform::mark<platform::verb::Publish, E>();
   detail::each_word<L>(cta, tile, sum, Cta::Config::kRows,
@@ -60,12 +78,9 @@ MEGALITH_DEVICE void epilogue_logits(const Cta &cta, int tile, const Fragment &s
 }
 
 /// The same times `multiplier`.
-template <class L, class E, class Cta>
-MEGALITH_DEVICE void epilogue_logits(const Cta &cta, int tile, Fragment sum, float multiplier) {
-  MEGALITH_UNROLL_ALL
-  for (int i = 0; i < 4; ++i)
-    sum.v[i] *= multiplier;
-  epilogue_logits<L, E>(cta, tile, sum);
+template <class L, class E, class Cta, class Sum>
+MEGALITH_DEVICE void epilogue_logits(const Cta &cta, int tile, const Sum &sum, float multiplier) {
+  epilogue_logits<L, E>(cta, tile, detail::times(sum, multiplier));
 }
 
 /// Before the residual add: waits for this SM's slice of the words of E (the residual that entered
@@ -85,8 +100,8 @@ template <class L, class E, class S, class Cta> MEGALITH_DEVICE void fetch_slice
 }
 
 /// r16(residual + r16(sum)): kept in S in place of the old residual, and published.
-template <class L, class E, class S, class Cta>
-MEGALITH_DEVICE void epilogue_residual(const Cta &cta, int tile, const Fragment &sum) {
+template <class L, class E, class S, class Cta, class Sum>
+MEGALITH_DEVICE void epilogue_residual(const Cta &cta, int tile, const Sum &sum) {
   static_assert(E::Exchange::kOwn == L::kStrips && S::kWidth == L::kUnit);
   platform::mark<platform::verb::Publish, E>();
   detail::each_word<L>(
@@ -124,10 +139,19 @@ MEGALITH_DEVICE void epilogue_glu(const Cta &cta, int tile, const Fragment &sum,
   platform::mark_end();
 }
 
+/// The same of two column tiles.
+template <class L, class E, class Cta>
+MEGALITH_DEVICE void epilogue_glu(const Cta &cta, int tile, const Fragments &sum,
+                                  const int32_t *pairs, int count) {
+  epilogue_glu<L, E>(cta, tile, sum.low, pairs, count);
+  if (count > 8)
+    epilogue_glu<L, E>(cta, tile, sum.high, pairs + 8, count - 8);
+}
+
 /// Down tile of one expert: r16(sum) to this SM's slice `[pair][L::kUnit]` of the experts' outputs.
-template <class L, class Y, class Cta>
-MEGALITH_DEVICE void epilogue_down(const Cta &cta, int tile, const Fragment &sum,
-                                   const int32_t *pairs, int count) {
+template <class L, class Y, class Cta, class Sum>
+MEGALITH_DEVICE void epilogue_down(const Cta &cta, int tile, const Sum &sum, const int32_t *pairs,
+                                   int count) {
   static_assert(Y::kWidth == L::kUnit);
   detail::each_word<L>(cta, tile, sum, count, [&](int column, int strip, float low, float high) {
     const int pair = platform::ld_shared<int32_t>(pairs + column);
@@ -166,8 +190,8 @@ MEGALITH_DEVICE void combine(const Cta &cta, const float *weights) {
 
 /// Stores the unrounded sums to the fp32 matrix `[rows][kOutputs]` in buffer slot `Buffer`, which
 /// is read after the launch: the head's logits.
-template <class L, int Buffer, class Cta>
-MEGALITH_DEVICE void epilogue_head(const Cta &cta, int tile, const Fragment &sum) {
+template <class L, int Buffer, class Cta, class Sum>
+MEGALITH_DEVICE void epilogue_head(const Cta &cta, int tile, const Sum &sum) {
   auto *out = static_cast<float *>(cta.template buffer<Buffer>());
   detail::each_word<L>(cta, tile, sum, Cta::Config::kRows,
                        [&](int row, int strip, float low, float high) {
@@ -184,41 +208,74 @@ struct BestRanks {
   uint64_t row[2] = {0, 0};
 };
 
+/// The same of two column tiles.
+struct TwoBestRanks {
+  BestRanks low, high;
+};
+
 /// Token of this rank's first logit.
 template <class L, class Cta> MEGALITH_DEVICE int first_token(const Cta &cta) {
   return cta.rank * L::kOutputs;
 }
 
-/// As above, and keeps the best of the logits. Channels from kOutputs on, which are padding, never
+namespace detail {
+/// Keeps the best of the logits of `rows` rows. Channels from kOutputs on, which are padding, never
 /// win.
+template <class L, class Cta>
+MEGALITH_DEVICE void keep_best(const Cta &cta, int tile, const Fragment &sum, int rows,
+                               BestRanks &best) {
+  each_word<L>(cta, tile, sum, rows, [&](int row, int strip, float low, float high) {
+    const int channel = 2 * (tile_first<L>(cta, tile) + strip);
+    uint64_t &rank = best.row[row % 2];
+    rank = max_rank(rank, rank_of(low, first_token<L>(cta) + channel));
+    if (channel + 1 < L::kOutputs)
+      rank = max_rank(rank, rank_of(high, first_token<L>(cta) + channel + 1));
+  });
+}
+
+/// The best of rows `first`.. of all lanes to column `sm` of the Candidates `[rows][Sms]` at `out`.
+template <int Sms, class Cta>
+MEGALITH_DEVICE void store_best(const Cta &cta, unsigned char *out, int first,
+                                const BestRanks &best) {
+  MEGALITH_UNROLL_ALL
+  for (int i = 0; i < 2; ++i) {
+    uint64_t rank = best.row[i];
+    for (int mask = 4; mask < 32; mask *= 2) // the lanes of one t
+      rank = max_rank(rank, platform::shfl_xor(rank, mask));
+    const int row = first + 2 * cta.lane + i;
+    if (cta.lane < 4 && row < Cta::Config::kRows)
+      platform::st_global(out + sizeof(Candidate) * (row * Sms + cta.sm),
+                          __builtin_bit_cast(u32x2, candidate_of(rank)));
+  }
+}
+} // namespace detail
+
+/// Stores the logits, and keeps the best of them.
 template <class L, int Buffer, class Cta>
 MEGALITH_DEVICE void epilogue_head(const Cta &cta, int tile, const Fragment &sum, BestRanks &best) {
   epilogue_head<L, Buffer>(cta, tile, sum);
-  detail::each_word<L>(cta, tile, sum, Cta::Config::kRows,
-                       [&](int row, int strip, float low, float high) {
-                         const int channel = 2 * (tile_first<L>(cta, tile) + strip);
-                         uint64_t &rank = best.row[row % 2];
-                         rank = max_rank(rank, rank_of(low, first_token<L>(cta) + channel));
-                         if (channel + 1 < L::kOutputs)
-                           rank = max_rank(rank, rank_of(high, first_token<L>(cta) + channel + 1));
-                       });
+  detail::keep_best<L>(cta, tile, sum, Cta::Config::kRows, best);
+}
+template <class L, int Buffer, class Cta>
+MEGALITH_DEVICE void epilogue_head(const Cta &cta, int tile, const Fragments &sum,
+                                   TwoBestRanks &best) {
+  epilogue_head<L, Buffer>(cta, tile, sum);
+  detail::keep_best<L>(cta, tile, sum.low, Cta::Config::kRows, best.low);
+  detail::keep_best<L>(cta, tile, sum.high, Cta::Config::kRows - 8, best.high);
 }
 
 /// After the last tile: this SM's best token of every row to column `sm` of the Candidates
 /// `[rows][Sms]` in buffer slot `Buffer`; an SM without a slice has none (-1). `advance` reads it.
 template <int Sms, int Buffer, class Cta>
 MEGALITH_DEVICE void store_candidates(const Cta &cta, const BestRanks &best) {
+  detail::store_best<Sms>(cta, static_cast<unsigned char *>(cta.template buffer<Buffer>()), 0,
+                          best);
+}
+template <int Sms, int Buffer, class Cta>
+MEGALITH_DEVICE void store_candidates(const Cta &cta, const TwoBestRanks &best) {
   auto *out = static_cast<unsigned char *>(cta.template buffer<Buffer>());
-  MEGALITH_UNROLL_ALL
-  for (int i = 0; i < 2; ++i) {
-    uint64_t rank = best.row[i];
-    for (int mask = 4; mask < 32; mask *= 2) // the lanes of one t
-      rank = max_rank(rank, platform::shfl_xor(rank, mask));
-    const int row = 2 * cta.lane + i;
-    if (cta.lane < 4 && row < Cta::Config::kRows)
-      platform::st_global(out + sizeof(Candidate) * (row * Sms + cta.sm),
-                          __builtin_bit_cast(u32x2, candidate_of(rank)));
-  }
+  detail::store_best<Sms>(cta, out, 0, best.low);
+  detail::store_best<Sms>(cta, out, 8, best.high);
 }
 
 /// What becomes of the head's sums z before they are stored and compared: z * Multiplier, then with
@@ -235,20 +292,29 @@ template <float Multiplier, float Softcap, int Valid> struct LogitRule {
   }
 };
 
-/// The head with a LogitRule.
-template <class L, int Buffer, class Rule, class Cta>
-MEGALITH_DEVICE void epilogue_head(const Cta &cta, int tile, Fragment sum, BestRanks &best) {
-  const int token = first_token<L>(cta) + 2 * (tile_first<L>(cta, tile) + cta.lane / 4);
+namespace detail {
+template <class Rule> MEGALITH_DEVICE Fragment ruled(Fragment sum, int token) {
   MEGALITH_UNROLL_ALL
   for (int i = 0; i < 4; ++i)
     sum.v[i] = Rule::apply(sum.v[i], token + i / 2);
-  epilogue_head<L, Buffer>(cta, tile, sum, best);
+  return sum;
+}
+template <class Rule> MEGALITH_DEVICE Fragments ruled(const Fragments &sum, int token) {
+  return {ruled<Rule>(sum.low, token), ruled<Rule>(sum.high, token)};
+}
+} // namespace detail
+
+/// The head with a LogitRule.
+template <class L, int Buffer, class Rule, class Cta, class Sum, class Best>
+MEGALITH_DEVICE void epilogue_head(const Cta &cta, int tile, const Sum &sum, Best &best) {
+  const int token = first_token<L>(cta) + 2 * (tile_first<L>(cta, tile) + cta.lane / 4);
+  epilogue_head<L, Buffer>(cta, tile, detail::ruled<Rule>(sum, token), best);
 }
 
 /// Stores r16(sum) to the bf16 matrix `[rows][kOutputs]` in buffer slot `Buffer`, read after the
 /// launch.
-template <class L, int Buffer, class Cta>
-MEGALITH_DEVICE void epilogue_store_bf16(const Cta &cta, int tile, const Fragment &sum) {
+template <class L, int Buffer, class Cta, class Sum>
+MEGALITH_DEVICE void epilogue_store_bf16(const Cta &cta, int tile, const Sum &sum) {
   static_assert(L::kOutputs % 2 == 0);
   auto *out = static_cast<uint32_t *>(cta.template buffer<Buffer>());
   detail::each_word<L>(

@@ -78,13 +78,27 @@ MEGALITH_DEVICE void fetch_expert(const Cta &cta, int slot, const int32_t *pairs
   clear_behind<X, Exchange::kWidth>(cta, slot, count);
 }
 
+namespace detail {
+template <class L, class X, class Cta>
+MEGALITH_DEVICE Column column_in_slot(const Cta &cta, int slot, int count, int i) {
+  static_assert(X::kRowBytes >= 2 * kPaddedWidth<L::kInputs>);
+  const int k = 16 * L::kChunkSteps * cta.role_warp + L::kLaneColumns * (cta.lane % 4);
+  return {X::row(cta, slot, i < count ? i : 0) + 2 * k, i < count};
+}
+} // namespace detail
+
 /// Consumer warp: rows 0..count of slot `slot` of X as columns of L, count <= 8.
 template <class L, class X, class Cta>
 MEGALITH_DEVICE Column slot_column(const Cta &cta, int slot, int count) {
-  static_assert(X::kRowBytes >= 2 * kPaddedWidth<L::kInputs>);
+  return detail::column_in_slot<L, X>(cta, slot, count, cta.lane / 4);
+}
+
+/// The same with count <= 16.
+template <class L, class X, class Cta>
+MEGALITH_DEVICE Columns slot_columns(const Cta &cta, int slot, int count) {
   const int i = cta.lane / 4;
-  const int k = 16 * L::kChunkSteps * cta.role_warp + L::kLaneColumns * (cta.lane % 4);
-  return {X::row(cta, slot, i < count ? i : 0) + 2 * k, i < count};
+  return {detail::column_in_slot<L, X>(cta, slot, count, i),
+          detail::column_in_slot<L, X>(cta, slot, count, i + 8), count};
 }
 
 /// One warp makes all words of X, a WordRows, zero: sums of pairs that a step may not have.

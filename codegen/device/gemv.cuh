@@ -86,14 +86,44 @@ template <class L, class X, class Cta> MEGALITH_DEVICE Column dense_column(const
   return detail::column_of<L, X>(cta, row, row < Cta::Config::kRows);
 }
 
+namespace detail {
+template <class L, class X, int PairsPerRow, class Cta>
+MEGALITH_DEVICE Column column_of_pair(const Cta &cta, const int32_t *pairs, int count, int i) {
+  const bool valid = i < count;
+  const int pair = valid ? platform::ld_shared<int32_t>(pairs + i) : 0;
+  return column_of<L, X>(cta, pair / PairsPerRow, valid);
+}
+} // namespace detail
+
 /// The rows of an expert's pairs as columns: column i is row `pairs[i] / PairsPerRow` of X for
 /// i < count <= 8. PairsPerRow is k where X holds a row for every token, 1 where for every pair.
 template <class L, class X, int PairsPerRow, class Cta>
 MEGALITH_DEVICE Column gathered_column(const Cta &cta, const int32_t *pairs, int count) {
+  return detail::column_of_pair<L, X, PairsPerRow>(cta, pairs, count, cta.lane / 4);
+}
+
+/// Two column tiles, for buckets of 16: rows (or pairs) lane / 4 and 8 + lane / 4. `count` is how
+/// many there are, the same in all lanes: with 8 or less the second tile is not multiplied.
+struct Columns {
+  Column low, high;
+  int count;
+};
+
+/// Rows 0 .. kRows-1 of X as columns, kRows = 16.
+template <class L, class X, class Cta> MEGALITH_DEVICE Columns dense_columns(const Cta &cta) {
+  constexpr int kRows = Cta::Config::kRows;
+  static_assert(kRows > 8 && kRows <= 16);
+  const int row = cta.lane / 4;
+  return {detail::column_of<L, X>(cta, row, true),
+          detail::column_of<L, X>(cta, row + 8, row + 8 < kRows), kRows};
+}
+
+/// As gathered_column, with count <= 16.
+template <class L, class X, int PairsPerRow, class Cta>
+MEGALITH_DEVICE Columns gathered_columns(const Cta &cta, const int32_t *pairs, int count) {
   const int i = cta.lane / 4;
-  const bool valid = i < count;
-  const int pair = valid ? platform::ld_shared<int32_t>(pairs + i) : 0;
-  return detail::column_of<L, X>(cta, pair / PairsPerRow, valid);
+  return {detail::column_of_pair<L, X, PairsPerRow>(cta, pairs, count, i),
+          detail::column_of_pair<L, X, PairsPerRow>(cta, pairs, count, i + 8), count};
 }
 
 /// A lane's four sums of a 16 x 8 tile, as mma leaves them, g = lane / 4, t = lane % 4:
@@ -103,10 +133,16 @@ struct Fragment {
   float v[4];
 };
 
-/// Consumer warp: adds the product of one piece, in slot `slot` of R, with `column` to `sum`.
+/// The sums of two column tiles: activation rows (or pairs) 0..7 and 8..15.
+struct Fragments {
+  Fragment low, high;
+};
+
+namespace detail {
+/// The steps of one piece, in slot `slot` of R, with `column`.
 template <class L, class R, class Cta>
-MEGALITH_DEVICE void gemv_block(const Cta &cta, Fragment &sum, int slot, int tile, int block,
-                                const Column &column) {
+MEGALITH_DEVICE platform::MmaLoop piece_loop(const Cta &cta, int slot, int tile, int block,
+                                             const Column &column) {
   const int g = cta.lane / 4, t = cta.lane % 4;
   platform::MmaLoop loop;
   loop.steps = L::kBlockSteps;
@@ -118,18 +154,41 @@ MEGALITH_DEVICE void gemv_block(const Cta &cta, Fragment &sum, int slot, int til
   loop.b = column.at + 32 * L::kBlockSteps * block;
   loop.b_stride = 32;
   loop.b_valid = column.valid;
-  platform::mma_k_loop(sum.v, loop);
+  return loop;
+}
+} // namespace detail
+
+/// Consumer warp: adds the product of one piece, in slot `slot` of R, with `column` to `sum`.
+template <class L, class R, class Cta>
+MEGALITH_DEVICE void gemv_block(const Cta &cta, Fragment &sum, int slot, int tile, int block,
+                                const Column &column) {
+  platform::mma_k_loop(sum.v, detail::piece_loop<L, R>(cta, slot, tile, block, column));
 }
 
-/// The 8 warps' chunk sums on their way to the epilogue: fp32 `[Slots][8 warps][16][8]`.
-template <uint32_t Offset, int Slots> struct Part {
+/// The same with two column tiles: the weights are loaded once for both.
+template <class L, class R, class Cta>
+MEGALITH_DEVICE void gemv_block(const Cta &cta, Fragments &sum, int slot, int tile, int block,
+                                const Columns &columns) {
+  const platform::MmaLoop loop = detail::piece_loop<L, R>(cta, slot, tile, block, columns.low);
+  if (columns.count > 8)
+    platform::mma_k_columns(sum.low.v, sum.high.v, loop,
+                            columns.high.at + 32 * L::kBlockSteps * block, columns.high.valid);
+  else
+    platform::mma_k_loop(sum.low.v, loop);
+}
+
+/// The 8 warps' chunk sums on their way to the epilogue: fp32 `[Slots][8 warps][Tiles][16][8]`,
+/// with a column tile for every 8 activation rows.
+template <uint32_t Offset, int Slots, int Tiles = 1> struct Part {
   static constexpr uint32_t kOffset = Offset;
-  static constexpr int kSlots = Slots;
-  static constexpr uint32_t kChunkBytes = 16 * 8 * 4, kSlotBytes = kConsumerWarps * kChunkBytes;
+  static constexpr int kSlots = Slots, kTiles = Tiles;
+  static constexpr uint32_t kTileBytes = 16 * 8 * 4, kChunkBytes = Tiles * kTileBytes;
+  static constexpr uint32_t kSlotBytes = kConsumerWarps * kChunkBytes;
   static constexpr uint32_t kBytes = Slots * kSlotBytes;
   static_assert(Offset % 16 == 0);
 
-  /// Where this lane's rows g of chunk `chunk` begin; rows g + 8 lie 256 B further.
+  /// Where this lane's rows g of chunk `chunk` begin; rows g + 8 lie 256 B further, the second
+  /// column tile kTileBytes.
   template <class Cta>
   static MEGALITH_DEVICE unsigned char *at(const Cta &cta, int slot, int chunk) {
     return cta.smem + kOffset + slot * kSlotBytes + chunk * kChunkBytes + 8 * cta.lane;
@@ -140,12 +199,25 @@ struct alignas(8) FloatPair {
   float x, y;
 };
 
+namespace detail {
+MEGALITH_DEVICE void store_fragment(unsigned char *at, const Fragment &sum) {
+  platform::st_shared(at, FloatPair{sum.v[0], sum.v[1]});
+  platform::st_shared(at + 256, FloatPair{sum.v[2], sum.v[3]});
+}
+} // namespace detail
+
 /// Consumer warp: stores its chunk's sums in an acquired slot of P.
 template <class P, class Cta>
 MEGALITH_DEVICE void store_part(const Cta &cta, int slot, const Fragment &sum) {
+  static_assert(P::kTiles == 1);
+  detail::store_fragment(P::at(cta, slot, cta.role_warp), sum);
+}
+template <class P, class Cta>
+MEGALITH_DEVICE void store_part(const Cta &cta, int slot, const Fragments &sum) {
+  static_assert(P::kTiles == 2);
   unsigned char *at = P::at(cta, slot, cta.role_warp);
-  platform::st_shared(at, FloatPair{sum.v[0], sum.v[1]});
-  platform::st_shared(at + 256, FloatPair{sum.v[2], sum.v[3]});
+  detail::store_fragment(at, sum.low);
+  detail::store_fragment(at + P::kTileBytes, sum.high);
 }
 
 namespace detail {
@@ -165,9 +237,15 @@ MEGALITH_COLD Fragment sum_chunks_at(const unsigned char *at, uint32_t chunk_byt
 }
 } // namespace detail
 
-/// Epilogue warp: the chunks of a slot added in ascending order.
-template <class P, class Cta> MEGALITH_DEVICE Fragment sum_chunks(const Cta &cta, int slot) {
-  return detail::sum_chunks_at(P::at(cta, slot, 0), P::kChunkBytes);
+/// Epilogue warp: the chunks of a slot added in ascending order: a Fragment, or Fragments where P
+/// has two column tiles.
+template <class P, class Cta> MEGALITH_DEVICE auto sum_chunks(const Cta &cta, int slot) {
+  const unsigned char *at = P::at(cta, slot, 0);
+  if constexpr (P::kTiles == 1)
+    return detail::sum_chunks_at(at, P::kChunkBytes);
+  else
+    return Fragments{detail::sum_chunks_at(at, P::kChunkBytes),
+                     detail::sum_chunks_at(at + P::kTileBytes, P::kChunkBytes)};
 }
 
 } // namespace megalith

@@ -145,48 +145,90 @@ template <int Bytes> MEGALITH_DEVICE void load_words(uint32_t *out, const unsign
 
 } // namespace detail
 
+namespace detail {
+
+/// What a lane holds of one piece: codes and scales of its groups of columns.
+template <Nvfp4Matrix L> struct Nvfp4Piece {
+  static constexpr int kGroup = L::kGroup, kGroups = L::kBlockSteps / kGroup;
+  static constexpr int kAtOnce = kGroups % 4 == 0 ? 4 : kGroups % 2 == 0 ? 2 : 1;
+  uint32_t codes[kGroups][kGroup], scales[kGroups];
+
+  MEGALITH_DEVICE void load(const unsigned char *chunk, int lane) {
+    MEGALITH_UNROLL_ALL
+    for (int i = 0; i < kGroups; ++i)
+      load_words<4 * kGroup>(codes[i], chunk + 4 * kGroup * (32 * i + lane));
+    // Two bytes a group, of rows g and g + 8; groups of a lane's column block lie together.
+    const int columns = lane / 4 * kGroup + lane % 4 * kGroup / 4;
+    const unsigned char *scale = chunk + 128 * L::kBlockSteps + 2 * kGroups * columns;
+    MEGALITH_UNROLL_ALL
+    for (int i = 0; i < kGroups; i += kAtOnce) {
+      uint32_t words[2];
+      load_words<2 * kAtOnce>(words, scale + 2 * i);
+      MEGALITH_UNROLL_ALL
+      for (int j = 0; j < kAtOnce; ++j)
+        scales[i + j] = words[j / 2]; // of group i + j, or of two groups
+    }
+  }
+
+  /// Operand A of step `s`.
+  MEGALITH_DEVICE u32x4 fragment(int s) const {
+    const uint32_t bytes = scales[s / kGroup], at = kAtOnce == 1 ? 0 : s / kGroup % 2 * 2;
+    const uint32_t low = nvfp4_scale(bytes, at), high = nvfp4_scale(bytes, at + 1);
+    const u32x4 a = nvfp4_codes(codes[s / kGroup][s % kGroup]);
+    return {platform::mul_bf16x2(a.x, low), platform::mul_bf16x2(a.y, high),
+            platform::mul_bf16x2(a.z, low), platform::mul_bf16x2(a.w, high)};
+  }
+};
+
+/// A lane's columns of the activations for one piece.
+template <Nvfp4Matrix L> struct Nvfp4Operand {
+  static constexpr int kGroup = L::kGroup, kGroups = L::kBlockSteps / kGroup;
+  uint32_t x[kGroups][2 * kGroup];
+
+  MEGALITH_DEVICE void load(const unsigned char *b) {
+    MEGALITH_UNROLL_ALL
+    for (int i = 0; i < kGroups; ++i)
+      load_words<8 * kGroup>(x[i], b + 32 * kGroup * i);
+  }
+  MEGALITH_DEVICE u32x2 at(int s) const {
+    const uint32_t *pair = &x[s / kGroup][s % kGroup * 2];
+    return {pair[0], pair[1]};
+  }
+};
+
+} // namespace detail
+
 /// Consumer warp: adds the product of one piece, in slot `slot` of R, with `column` to `sum`.
 template <Nvfp4Matrix L, class R, class Cta>
 MEGALITH_DEVICE void gemv_block(const Cta &cta, Fragment &sum, int slot, int, int block,
                                 const Column &column) {
-  constexpr int kGroup = L::kGroup, kGroups = L::kBlockSteps / kGroup;
-  const unsigned char *chunk = R::slot(cta, slot) + cta.role_warp * L::kChunkBytes;
-  const unsigned char *b = column.at + 32 * L::kBlockSteps * block;
   // All loads first: their latency is paid once.
-  uint32_t codes[kGroups][kGroup], x[kGroups][2 * kGroup], scales[kGroups];
-  MEGALITH_UNROLL_ALL
-  for (int i = 0; i < kGroups; ++i)
-    detail::load_words<4 * kGroup>(codes[i], chunk + 4 * kGroup * (32 * i + cta.lane));
-  // Two bytes a group, of rows g and g + 8; groups of a lane's column block lie together.
-  const int columns = cta.lane / 4 * kGroup + cta.lane % 4 * kGroup / 4;
-  const unsigned char *scale = chunk + 128 * L::kBlockSteps + 2 * kGroups * columns;
-  constexpr int kAtOnce = kGroups % 4 == 0 ? 4 : kGroups % 2 == 0 ? 2 : 1;
-  MEGALITH_UNROLL_ALL
-  for (int i = 0; i < kGroups; i += kAtOnce) {
-    uint32_t words[2];
-    detail::load_words<2 * kAtOnce>(words, scale + 2 * i);
-    MEGALITH_UNROLL_ALL
-    for (int j = 0; j < kAtOnce; ++j)
-      scales[i + j] = words[j / 2]; // of group i + j, or of two groups
-  }
-  MEGALITH_UNROLL_ALL
-  for (int i = 0; i < kGroups; ++i)
-    detail::load_words<8 * kGroup>(x[i], b + 32 * kGroup * i);
+  detail::Nvfp4Piece<L> piece;
+  detail::Nvfp4Operand<L> x;
+  piece.load(R::slot(cta, slot) + cta.role_warp * L::kChunkBytes, cta.lane);
+  x.load(column.at + 32 * L::kBlockSteps * block);
   platform::mma_steps<L::kBlockSteps>(
-      sum.v,
-      [&](int s) {
-        const uint32_t bytes = scales[s / kGroup], at = kAtOnce == 1 ? 0 : s / kGroup % 2 * 2;
-        const uint32_t low = detail::nvfp4_scale(bytes, at),
-                       high = detail::nvfp4_scale(bytes, at + 1);
-        const u32x4 a = detail::nvfp4_codes(codes[s / kGroup][s % kGroup]);
-        return u32x4{platform::mul_bf16x2(a.x, low), platform::mul_bf16x2(a.y, high),
-                     platform::mul_bf16x2(a.z, low), platform::mul_bf16x2(a.w, high)};
-      },
-      [&](int s) {
-        const uint32_t *pair = &x[s / kGroup][s % kGroup * 2];
-        return u32x2{pair[0], pair[1]};
-      },
+      sum.v, [&](int s) { return piece.fragment(s); }, [&](int s) { return x.at(s); },
       column.valid);
+}
+
+/// The same with two column tiles: codes become operands once for both.
+template <Nvfp4Matrix L, class R, class Cta>
+MEGALITH_DEVICE void gemv_block(const Cta &cta, Fragments &sum, int slot, int tile, int block,
+                                const Columns &columns) {
+  if (columns.count <= 8) {
+    gemv_block<L, R>(cta, sum.low, slot, tile, block, columns.low);
+    return;
+  }
+  detail::Nvfp4Piece<L> piece;
+  detail::Nvfp4Operand<L> low, high;
+  piece.load(R::slot(cta, slot) + cta.role_warp * L::kChunkBytes, cta.lane);
+  low.load(columns.low.at + 32 * L::kBlockSteps * block);
+  high.load(columns.high.at + 32 * L::kBlockSteps * block);
+  platform::mma_steps<L::kBlockSteps>(
+      sum.low.v, sum.high.v, [&](int s) { return piece.fragment(s); },
+      [&](int s) { return low.at(s); }, [&](int s) { return high.at(s); }, columns.low.valid,
+      columns.high.valid);
 }
 
 /// What the finished sums of matrix `expert` are multiplied by; of the first and second row of
@@ -202,9 +244,13 @@ MEGALITH_DEVICE Fragment scaled(const Fragment &sum, const FloatPair &factors) {
   return {{sum.v[0] * factors.x, sum.v[1] * factors.x, sum.v[2] * factors.y, sum.v[3] * factors.y}};
 }
 
+MEGALITH_DEVICE Fragments scaled(const Fragments &sum, const FloatPair &factors) {
+  return {scaled(sum.low, factors), scaled(sum.high, factors)};
+}
+
 /// Epilogue warp: the chunks of a slot added in ascending order, times the matrix's factors.
 template <class P, class Cta>
-MEGALITH_DEVICE Fragment sum_scaled(const Cta &cta, int slot, const FloatPair &factors) {
+MEGALITH_DEVICE auto sum_scaled(const Cta &cta, int slot, const FloatPair &factors) {
   return scaled(sum_chunks<P>(cta, slot), factors);
 }
 

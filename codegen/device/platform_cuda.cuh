@@ -441,6 +441,31 @@ MEGALITH_DEVICE void mma_k_loops(float (&acc0)[4], float (&acc1)[4], const MmaLo
   }
 }
 
+/// Two loops at once over the same A: acc1 is that of `l` with B at `b1`. (What is not valid is
+/// multiplied all the same.)
+MEGALITH_DEVICE void mma_k_columns(float (&acc0)[4], float (&acc1)[4], const MmaLoop &l,
+                                   const unsigned char *b1, bool) {
+  constexpr int kAhead = 4;
+#pragma unroll
+  for (int first = 0; first < l.steps; first += kAhead) {
+    u32x4 a[kAhead];
+    u32x2 b[2][kAhead];
+#pragma unroll
+    for (int s = 0; s < kAhead; ++s)
+      if (first + s < l.steps) {
+        a[s] = ld_shared<u32x4>(l.a + ((l.j0 + first + s) ^ l.swap) * l.a_stride);
+        b[0][s] = ld_shared<u32x2>(l.b + (first + s) * l.b_stride);
+        b[1][s] = ld_shared<u32x2>(b1 + (first + s) * l.b_stride);
+      }
+#pragma unroll
+    for (int s = 0; s < kAhead; ++s)
+      if (first + s < l.steps) {
+        detail::mma(acc0, a[s], b[0][s]);
+        detail::mma(acc1, a[s], b[1][s]);
+      }
+  }
+}
+
 /// N steps whose operands are made in registers: acc += fragment(s) x operand(s), s ascending. A
 /// lane without a column may give any operand.
 template <int N, class Fragment, class Operand>
@@ -449,6 +474,17 @@ MEGALITH_DEVICE void mma_steps(float (&acc)[4], const Fragment &fragment, const 
 #pragma unroll
   for (int s = 0; s < N; ++s)
     detail::mma(acc, fragment(s), operand(s));
+}
+/// The same with two operands to each fragment.
+template <int N, class Fragment, class Operand, class Other>
+MEGALITH_DEVICE void mma_steps(float (&acc0)[4], float (&acc1)[4], const Fragment &fragment,
+                               const Operand &operand, const Other &other, bool, bool) {
+#pragma unroll
+  for (int s = 0; s < N; ++s) {
+    const u32x4 a = fragment(s);
+    detail::mma(acc0, a, operand(s));
+    detail::mma(acc1, a, other(s));
+  }
 }
 
 /// One k16 step of N tiles of 16 rows, whose A fragments are `stride` bytes apart, times the same

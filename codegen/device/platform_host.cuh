@@ -229,6 +229,14 @@ MEGALITH_DEVICE void mma_k_loops(float (&acc0)[4], float (&acc1)[4], const MmaLo
   mma_k_loop(acc0, l);
   mma_k_loop(acc1, other);
 }
+MEGALITH_DEVICE void mma_k_columns(float (&acc0)[4], float (&acc1)[4], const MmaLoop &l,
+                                   const unsigned char *b1, bool b1_valid) {
+  MmaLoop other = l;
+  other.b = b1;
+  other.b_valid = b1_valid;
+  mma_k_loop(acc0, l);
+  mma_k_loop(acc1, other);
+}
 template <int N>
 MEGALITH_DEVICE void mma_tiles(float (&acc)[N][4], const unsigned char *a, int stride,
                                const u32x2 &b) {
@@ -262,6 +270,13 @@ MEGALITH_DEVICE void mma_steps(float (&acc)[4], const Fragment &fragment, const 
                    .b = reinterpret_cast<const unsigned char *>(b),
                    .b_stride = sizeof(u32x2),
                    .b_valid = b_valid});
+}
+template <int N, class Fragment, class Operand, class Other>
+MEGALITH_DEVICE void mma_steps(float (&acc0)[4], float (&acc1)[4], const Fragment &fragment,
+                               const Operand &operand, const Other &other, bool b_valid,
+                               bool other_valid) {
+  mma_steps<N>(acc0, fragment, operand, b_valid);
+  mma_steps<N>(acc1, fragment, other, other_valid);
 }
 
 MEGALITH_DEVICE float fmaf_(float a, float b, float c) {

@@ -45,7 +45,7 @@ struct TopK {
   static constexpr int kBias = Bias, kRoutingIn = RoutingIn, kRoutingOut = RoutingOut,
                        kRoutingOutSm = RoutingOutSm;
 
-  static_assert(kRows <= kConsumerWarps && K >= 1 && K <= 16 && K <= Experts && Experts <= 512);
+  static_assert(kRows <= 2 * kConsumerWarps && K >= 1 && K <= 16 && K <= Experts && Experts <= 512);
   static_assert(Bias < 0 || Weights == ExpertWeights::sigmoid ||
                     Weights == ExpertWeights::sigmoid_renormalised,
                 "a selection bias is added to a score of one logit");
@@ -106,13 +106,10 @@ MEGALITH_DEVICE float selection_value(const Cta &cta, float logit, int expert) {
 
 } // namespace detail
 
-/// Consumer: warp r of the first kRows routes row r: ids and weights of the table, and routing_out.
-/// The logits must be visible to the warp. group_experts must follow.
-template <class C, class Cta> MEGALITH_DEVICE void select_experts(const Cta &cta) {
+namespace detail {
+/// See select_experts.
+template <class C, class Cta> MEGALITH_DEVICE void select_row(const Cta &cta, int row) {
   constexpr int kPerLane = (C::kExperts + 31) / 32;
-  if (cta.role_warp >= C::kRows)
-    return;
-  const int row = cta.role_warp;
   auto *table = routing_table<C>(cta);
   const uint32_t *logits = C::Logits::row(cta, row);
   const bool live = cta.is_live(row);
@@ -216,6 +213,21 @@ template <class C, class Cta> MEGALITH_DEVICE void select_experts(const Cta &cta
   }
 }
 
+} // namespace detail
+
+/// Consumer: warp r of the first kRows routes row r, of 16 rows also row r + 8: ids and weights of
+/// the table, and routing_out. The logits must be visible to the warp. group_experts must follow.
+template <class C, class Cta> MEGALITH_DEVICE void select_experts(const Cta &cta) {
+  if constexpr (C::kRows <= kConsumerWarps) {
+    if (cta.role_warp < C::kRows)
+      detail::select_row<C>(cta, cta.role_warp);
+  } else {
+    MEGALITH_UNROLL(1)
+    for (int row = cta.role_warp; row < C::kRows; row += kConsumerWarps)
+      detail::select_row<C>(cta, row);
+  }
+}
+
 /// Consumer: makes the table's lists from the rows' ids. All consumer warps call; at the end the
 /// table is visible to all of them.
 template <class C, class Cta> MEGALITH_DEVICE void group_experts(const Cta &cta) {
@@ -224,8 +236,12 @@ template <class C, class Cta> MEGALITH_DEVICE void group_experts(const Cta &cta)
   const auto id = [&](int p) { return platform::ld_shared<int32_t>(&table->id[p]); };
   consumer_sync(); // all rows' ids
   // A pair's place is the number of pairs before it by (expert, row); a row's experts differ.
-  const int row = cta.role_warp;
-  if (row < C::kRows && cta.lane < C::kTopK) {
+  constexpr int kEach = (C::kRows + kConsumerWarps - 1) / kConsumerWarps; // rows of a warp
+  MEGALITH_UNROLL_ALL
+  for (int i = 0; i < kEach; ++i) {
+    const int row = cta.role_warp + kConsumerWarps * i;
+    if (row >= C::kRows || cta.lane >= C::kTopK)
+      continue;
     const int p = row * C::kTopK + cta.lane, expert = id(p);
     int place = 0;
     for (int r = 0; r < C::kRows; ++r)

@@ -70,7 +70,7 @@ MEGALITH_DEVICE void store_wide_part(const Cta &cta, int slot, const WideSums<L,
       for (int i = 0; i < 4; ++i)
         sum += platform::shfl_xor(sum, i < 2 ? 1 << i : 2 << i); // not 4: that is the row
       if (cta.lane % 4 == 0 && cta.lane < 8)
-        platform::st_shared(at + 32 * s + 4 * r, sum);
+        platform::st_shared(at + r / 8 * P::kTileBytes + 32 * s + 4 * (r % 8), sum);
     }
   }
 }

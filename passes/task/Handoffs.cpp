@@ -129,14 +129,16 @@ private:
     int64_t k = *configInt(stage, "k");
     if (inputOf(stage) && stage.getKind() != StageKind::ExpertDown)
       addInput(k);
+    const int64_t columnTiles = llvm::divideCeil(rows, 8);
     add({names::kPart.str(),
-         128,
+         128 * columnTiles,
          8,
          f32,
          32,
          2,
          2,
-         "Part<$offset, $slots>",
+         columnTiles > 1 ? "Part<$offset, $slots, " + std::to_string(columnTiles) + ">"
+                         : "Part<$offset, $slots>",
          Phase::Both,
          "p_full",
          "p_free",

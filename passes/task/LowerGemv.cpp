@@ -30,6 +30,24 @@ std::string slotText(StageOp stage, StringRef key) {
 // M-tiles
 //===----------------------------------------------------------------------===//
 
+// Names of what a lane holds of one column tile, or of the two that more than 8 rows need
+// (codegen/device/gemv.cuh).
+namespace {
+struct Operands {
+  explicit Operands(KernelOp kernel) : isPair(kernel.getRows() > 8) {}
+
+  StringRef sum() const { return isPair ? "Fragments" : "Fragment"; }
+  StringRef best() const { return isPair ? "TwoBestRanks" : "BestRanks"; }
+  /// `<which>_column<arguments>`, or its form for two.
+  std::string column(StringRef which, const Twine &arguments) const {
+    return (which + (isPair ? "_columns<" : "_column<") + arguments + ">").str();
+  }
+  StringRef columnLocal() const { return isPair ? "const Columns" : "const Column"; }
+
+  bool isPair;
+};
+} // namespace
+
 // M-tiles of the SM's slice: fewer on the last SMs unless the slices are all equal.
 SmallVector<AffineExpr> KernelLowering::tileTrips(StageOp stage) {
   Slice slice = sliceOf(stage);
@@ -92,7 +110,7 @@ void KernelLowering::multiply(StageOp stage, Steps &steps, AccessAttr rows) {
     if (isWide)
       steps.local("sums", ("WideSums<" + name + ", Cta>").str(), "{}");
     else
-      steps.local("sum", "Fragment", "{}");
+      steps.local("sum", Operands(kernel).sum(), "{}");
     steps.loop("block", {c(slice.blocks)}, [&] {
       steps.wait(names::kFull, "const int slot");
       if (isWide)
@@ -129,7 +147,8 @@ void KernelLowering::finishTiles(StageOp stage, Steps &steps, function_ref<void(
     SmallVector<StringRef> args = {"place"};
     if (hasFactors)
       args.push_back("factors");
-    steps.compute(sum + names::kPart + ">", args, {whole(names::kPart)}, {}, "const Fragment sum");
+    steps.compute(sum + names::kPart + ">", args, {whole(names::kPart)}, {},
+                  ("const " + Operands(kernel).sum() + " sum").str());
     steps.release("p_free");
     epilogue();
   });
@@ -348,7 +367,8 @@ LogicalResult KernelLowering::lowerLinear(StageOp stage) {
   takeRows(stage, consumer);
   std::string name = stage.getSymName().str();
   if (!weightsOf(stage).getWide())
-    consumer.local("column", "const Column", "dense_column<" + name + ", " + name + "::In>(cta)");
+    consumer.local("column", Operands(kernel).columnLocal(),
+                   Operands(kernel).column("dense", name + ", " + name + "::In") + "(cta)");
   multiply(stage, consumer, rows);
   releaseRows(stage, consumer);
 
@@ -356,7 +376,7 @@ LogicalResult KernelLowering::lowerLinear(StageOp stage) {
   fetchResidual(stage, epilogue);
   requireLaunchWait(stage, Role::Epilogue, epilogue);
   if (choosesTokens(stage))
-    epilogue.local("best", "BestRanks", "{}");
+    epilogue.local("best", Operands(kernel).best(), "{}");
   LogicalResult published = success();
   finishTiles(stage, epilogue, [&] { published = publishTile(stage, epilogue); });
   if (failed(published) || !choosesTokens(stage))
@@ -394,9 +414,9 @@ LogicalResult KernelLowering::lowerExpertUp(StageOp stage) {
   Steps consumer(stage, Role::Consumer);
   takeRows(stage, consumer);
   forExperts(stage, consumer, [&] {
-    consumer.compute("gathered_column<" + name + ", " + name + "::In, " + perRow + ">",
+    consumer.compute(Operands(kernel).column("gathered", name + ", " + name + "::In, " + perRow),
                      {"expert.pairs", "expert.count"}, {whole(names::kRouting)}, {},
-                     "const Column column");
+                     (Operands(kernel).columnLocal() + " column").str());
     multiply(stage, consumer, rows);
   });
   releaseRows(stage, consumer);
@@ -443,8 +463,9 @@ LogicalResult KernelLowering::lowerExpertDown(StageOp stage) {
   Steps consumer(stage, Role::Consumer);
   forExperts(stage, consumer, [&] {
     consumer.wait("act_full", "const int acts");
-    consumer.local("column", "const Column",
-                   "slot_column<" + name + ", " + names::kAct.str() + ">(cta, acts, expert.count)");
+    consumer.local("column", Operands(kernel).columnLocal(),
+                   Operands(kernel).column("slot", name + ", " + names::kAct) +
+                       "(cta, acts, expert.count)");
     multiply(stage, consumer, acts);
     consumer.release("act_free");
   });

@@ -48,6 +48,13 @@ static std::vector<std::vector<Sequence>> sequencesFor(int64_t rows) {
              {.start = 76, .rows = 3, .content = 1},
              {.start = 250, .content = 2},
              {.start = 77, .content = 1}}};
+  case 16:
+    return {singles({0, 1, 15, 16, 17, 63, 64, 129, 2, 31, 32, 48, 100, 5, 7, 200}),
+            {{.start = 57, .rows = 16}},
+            {{.start = 100, .rows = 9}, {.start = 0, .rows = 2, .content = 1}, {.start = 31}},
+            {{.start = 12, .rows = 2, .firstRow = 3}, // most rows are dead, those of the first half
+             {.start = 140, .content = 4, .firstRow = 11}, // and of the second
+             {.start = 64, .content = 5, .firstRow = 15}}};
   default:
     return {};
   }

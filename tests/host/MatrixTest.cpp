@@ -85,6 +85,9 @@ TEST_CASE("rows 4") {
 TEST_CASE("rows 8") {
   runCells(8);
 }
+TEST_CASE("rows 16, two column tiles") {
+  runCells(16);
+}
 
 TEST_CASE("contexts of more than 512 positions, whose splits have several units") {
   const check::Workload workload{
@@ -133,6 +136,13 @@ TEST_CASE("a row's bits depend on neither bucket, other sequences nor the number
                        subject(5),
                        {.start = 60, .content = 2}};
     CHECK(eight.run(crowd, 1).sameRow(5, expected, 0));
+  }
+  SECTION("both column tiles of a bucket of 16") {
+    Bench sixteen(configFile(), 16, kSms, roomForCells());
+    alone.sequences = {{.start = 3}, {.start = 130, .rows = 4, .content = 1}, subject(13)};
+    CHECK(sixteen.run(alone, 1).sameRow(13, expected, 0));
+    alone.sequences = {subject(2), {.start = 60, .rows = 10, .content = 2}};
+    CHECK(sixteen.run(alone, 1).sameRow(2, expected, 0));
   }
 }
 

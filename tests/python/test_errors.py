@@ -45,7 +45,7 @@ def test_configs(given, says, capfd):
 OPTIONS = [
     (dict(target="sm_90"), "target: expected one of sm_90a, sm_100a but got 'sm_90'"),
     (dict(target=90), "target: expected a string but got 90"),
-    (dict(rows=3), "rows: expected one of 1, 2, 4, 8 but got 3"),
+    (dict(rows=3), "rows: expected one of 1, 2, 4, 8, 16 but got 3"),
     (dict(rows="2"), "rows: expected a whole number but got '2'"),
     (dict(rows=1.0), "rows: expected a whole number but got 1.0"),
     (dict(sms=0), "sms: expected a number from 1 to 1024 but got 0"),

@@ -19,7 +19,7 @@ using megalith::runtime::LaunchMode;
 namespace megalith::bench {
 
 static constexpr cli::Option kOptions[] = {
-    {"rows", "<list>", "most live rows, 1, 2, 4 or 8, a plan for each (1)"},
+    {"rows", "<list>", "most live rows, 1, 2, 4, 8 or 16, a plan for each (1)"},
     {"launch", "<list>", "fused (a layer a launch), per-stage, or both (fused)"},
     {"scope", "<list>", "layer (as --launch says), step (a step a launch), or both (layer)"},
     {"context", "<list>", "positions that each sequence has already, by commas (8192)"},

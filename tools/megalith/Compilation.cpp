@@ -22,7 +22,7 @@ using namespace llvm;
 namespace megalith::cli {
 
 static constexpr StringRef kTargets[] = {"sm_90a", "sm_100a"};
-static constexpr StringRef kRowsBuckets[] = {"1", "2", "4", "8"};
+static constexpr StringRef kRowsBuckets[] = {"1", "2", "4", "8", "16"};
 
 ArrayRef<StringRef> targets() {
   return kTargets;
@@ -35,6 +35,13 @@ ArrayRef<StringRef> rowsBuckets() {
 ArrayRef<StringRef> rankCounts() {
   static constexpr StringRef kCounts[] = {"1", "2", "4", "8"};
   return kCounts;
+}
+
+int64_t countOf(StringRef choice) {
+  int64_t count = 0;
+  [[maybe_unused]] const bool isNoNumber = choice.getAsInteger(10, count);
+  assert(!isNoNumber && "choices are numbers");
+  return count;
 }
 
 int64_t defaultSms(StringRef target) {

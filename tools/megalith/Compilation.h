@@ -97,11 +97,13 @@ llvm::Error checkPlace(llvm::StringRef outDir, const CompileRequest &request);
 /// SMs of a target's usual GPU: 132 for sm_90a (H100 and H200, SXM), 148 for sm_100a (B200).
 int64_t defaultSms(llvm::StringRef target);
 
-/// What --target and --rows take. A fragment of the kernels' matrix products has room for 8 rows.
+/// What --target and --rows take. Kernels have one or two column tiles of 8 rows.
 llvm::ArrayRef<llvm::StringRef> targets();
 llvm::ArrayRef<llvm::StringRef> rowsBuckets();
 /// What --tp takes.
 llvm::ArrayRef<llvm::StringRef> rankCounts();
+/// One of these as a number.
+int64_t countOf(llvm::StringRef choice);
 
 } // namespace megalith::cli
 

@@ -64,14 +64,14 @@ static Expected<std::vector<CompileRequest>> readRequests(const Arguments &argum
         requests.push_back({.config = config->text,
                             .source = config->file,
                             .target = target.str(),
-                            .rows = bucket.front() - '0',
+                            .rows = countOf(bucket),
                             .sms = *sms ? *sms : defaultSms(target),
                             .launch = mode,
                             .saveIr = arguments.has("save-ir"),
                             .cubins = !arguments.has("no-cubins"),
                             .cache = !arguments.has("no-cache"),
                             .trace = arguments.has("trace"),
-                            .tp = tp->front() - '0',
+                            .tp = countOf(*tp),
                             .leastContext = *leastContext});
   return requests;
 }
@@ -119,7 +119,7 @@ static Error runCompile(const Arguments &arguments) {
 
 static constexpr Option kOptions[] = {
     {"target", "<list>", "architectures, by commas: sm_90a, sm_100a", true},
-    {"rows", "<list>", "most live rows of a step, by commas: 1, 2, 4, 8", true},
+    {"rows", "<list>", "most live rows of a step, by commas: 1, 2, 4, 8, 16", true},
     {"o", "<folder>",
      "output: <target>/rows<n>/ (rows<n>-tp<m>/) in it, written whole or not at all", true},
     {"launch", "<list>",

@@ -78,8 +78,7 @@ static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
     return config.takeError();
   // Before the work of compiling.
   mlir::MLIRContext context;
-  auto model =
-      models::importConfig(context, config->text, config->file, {.rows = rows->front() - '0'});
+  auto model = models::importConfig(context, config->text, config->file, {.rows = countOf(*rows)});
   if (!model)
     return with(Exit::Input, model.takeError());
   if (Error error = checkPositions(check::maxPositions(**model), workload))
@@ -90,13 +89,13 @@ static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
       Compilation::create({.config = config->text,
                            .source = config->file,
                            .target = target->str(),
-                           .rows = rows->front() - '0',
+                           .rows = countOf(*rows),
                            .sms = *sms,
                            .launch = modes->front(),
                            .cubins = cubins,
                            .cache = true,
                            .trace = wantsTrace(arguments),
-                           .tp = tp->front() - '0'},
+                           .tp = countOf(*tp)},
                           [](StringRef work) { errs() << "compile: " << work << "\n"; });
   if (!compilation)
     return compilation.takeError();
@@ -444,7 +443,7 @@ static constexpr Option kOptions[] = {
     {"trace", "<file>", "write what warps did in the last launches (compile --trace)"},
     {"perfetto", "<file>", "the same for ui.perfetto.dev"},
     {"target", "<name>", "with a config: sm_90a or sm_100a (sm_90a)"},
-    {"rows", "<n>", "with a config: most live rows, 1, 2, 4 or 8 (1)"},
+    {"rows", "<n>", "with a config: most live rows, 1, 2, 4, 8 or 16 (1)"},
     {"tp", "<n>", "with a config: ranks, 1, 2, 4 or 8; virtual, or one a process of torchrun (1)"},
     {"hop-ns", "<n>", "words of other ranks arrive so much later, on cuda (0)"},
     {"launch", "<name>", "with a config: fused (a layer a launch) or per-stage (fused)"},

@@ -207,7 +207,7 @@ def compile(
         config: a Hugging Face config of type qwen3_moe or mixtral: the path of a config.json, its
             text, or a dict.
         target: "sm_90a" (H100, H200) or "sm_100a" (B200).
-        rows: most live rows of a step: 1, 2, 4 or 8.
+        rows: most live rows of a step: 1, 2, 4, 8 or 16.
         sms: SMs to use; None: 132 for sm_90a, 148 for sm_100a.
         scope: what one launch computes: "layer", or "step" for one kernel that loops over the step.
         tp: ranks of tensor parallelism: 1, 2, 4 or 8. `run` then has virtual ranks.
