@@ -106,6 +106,7 @@ struct Driver::Api {
   Status (*cuEventRecord)(void *, void *);
   Status (*cuEventSynchronize)(void *);
   Status (*cuEventElapsedTime)(float *, void *, void *);
+  Status (*cuCtxEnablePeerAccess)(void *, unsigned);
   Status (*cuIpcGetMemHandle)(IpcHandle *, uint64_t);
   Status (*cuIpcOpenMemHandle_v2)(uint64_t *, IpcHandle, unsigned);
   Status (*cuIpcCloseMemHandle)(uint64_t);
@@ -159,6 +160,7 @@ struct Driver::Api {
     MEGALITH_RESOLVE(cuEventRecord);
     MEGALITH_RESOLVE(cuEventSynchronize);
     MEGALITH_RESOLVE(cuEventElapsedTime);
+    MEGALITH_RESOLVE(cuCtxEnablePeerAccess);
     MEGALITH_RESOLVE(cuIpcGetMemHandle);
     MEGALITH_RESOLVE(cuIpcOpenMemHandle_v2);
     MEGALITH_RESOLVE(cuIpcCloseMemHandle);
@@ -225,24 +227,37 @@ Driver::~Driver() {
     api->cuDevicePrimaryCtxRelease_v2(api->device);
 }
 
-llvm::Expected<std::unique_ptr<Driver>> Driver::open(int ordinal) {
+/// The driver, initialised, and how many devices it has.
+llvm::Error Driver::start(Api &api, int &count) {
   void *handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
   if (!handle)
     return problem("no GPU driver: {0}; install NVIDIA's driver, or run kernels on "
                    "the CPU (megalith run --backend host)",
                    dlerror());
-  auto api = std::make_unique<Api>();
-  if (auto error = api->resolve(handle))
+  if (auto error = api.resolve(handle))
     return error;
-  if (Status status = api->cuInit(0)) {
+  if (Status status = api.cuInit(0)) {
     if (status == kNoDevice)
       return problem("no GPU: {0}; check nvidia-smi, or run kernels on the CPU (megalith run "
                      "--backend host)",
-                     api->text(status));
-    return problem("the GPU driver does not start: {0}; check nvidia-smi", api->text(status));
+                     api.text(status));
+    return problem("the GPU driver does not start: {0}; check nvidia-smi", api.text(status));
   }
+  return api.check(api.cuDeviceGetCount(&count), "counting devices");
+}
+
+llvm::Expected<int> Driver::count() {
+  Api api;
   int count = 0;
-  if (auto error = api->check(api->cuDeviceGetCount(&count), "counting devices"))
+  if (auto error = start(api, count))
+    return error;
+  return count;
+}
+
+llvm::Expected<std::unique_ptr<Driver>> Driver::open(int ordinal) {
+  auto api = std::make_unique<Api>();
+  int count = 0;
+  if (auto error = start(*api, count))
     return error;
   if (ordinal < 0 || ordinal >= count)
     return problem("no GPU {0}: this machine has {1}, numbered from 0", ordinal, count);
@@ -338,6 +353,19 @@ llvm::Expected<Driver::Address> Driver::mapShared(llvm::StringRef text) {
 
 void Driver::unmapShared(Address address) {
   api->cuIpcCloseMemHandle(address);
+}
+
+llvm::Error Driver::reach(int ordinal) {
+  int device = 0;
+  void *context = nullptr;
+  if (auto error = api->check(api->cuDeviceGet(&device, ordinal), "opening another device"))
+    return error;
+  // Its own driver keeps the context; this only names it.
+  if (auto error = api->check(api->cuDevicePrimaryCtxRetain(&context, device), "finding a context"))
+    return error;
+  const Status status = api->cuCtxEnablePeerAccess(context, 0);
+  api->cuDevicePrimaryCtxRelease_v2(device);
+  return api->check(status, "reaching another GPU's memory (nvidia-smi topo -p2p w)");
 }
 
 llvm::Expected<void *> Driver::allocatePinned(int64_t bytes, Address &device) {

@@ -52,6 +52,8 @@ class Driver {
 public:
   /// Opens libcuda.so.1 and device `ordinal`.
   static llvm::Expected<std::unique_ptr<Driver>> open(int ordinal = 0);
+  /// GPUs of this machine, at least one.
+  static llvm::Expected<int> count();
   ~Driver();
   Driver(const Driver &) = delete;
 
@@ -74,6 +76,9 @@ public:
   llvm::Expected<Address> mapShared(llvm::StringRef handle);
   void unmapShared(Address address);
   static constexpr int64_t kShareable = int64_t(2) << 20;
+  /// Lets this GPU's kernels use what another driver of this process, opened for GPU `ordinal`,
+  /// allocates there.
+  llvm::Error reach(int ordinal);
   /// Host memory that kernels can write; `device` is its address for them.
   llvm::Expected<void *> allocatePinned(int64_t bytes, Address &device);
   void releasePinned(void *memory);
@@ -107,6 +112,7 @@ public:
 
 private:
   struct Api;
+  static llvm::Error start(Api &api, int &count);
   explicit Driver(std::unique_ptr<Api> api);
   std::unique_ptr<Api> api;
 };

@@ -47,7 +47,7 @@ int64_t bytesOf(Value value) {
 }
 
 double timeOf(int64_t bytes, int64_t stops) {
-  return double(stops) * kHopMicroseconds + double(bytes) / kLinkBytesPerMicrosecond;
+  return double(stops) * kHopMicroseconds + double(bytes) / kGatherBytesPerMicrosecond;
 }
 
 /// "mlp.experts.down": where the exchanged value was made, without what all layers have in front.

@@ -56,11 +56,13 @@ struct LayerCost {
   double microseconds() const;
 };
 
-/// From a peer's store to the reader's next instruction, all in. Not measured: an assumption for
-/// GPUs that are linked all to all.
-constexpr double kHopMicroseconds = 2.8;
-/// What a rank receives from all peers together; an assumption as well.
-constexpr double kLinkBytesPerMicrosecond = 400e3;
+/// From a product to the next one that needs its words, all in: an exchange within a GPU beside a
+/// stream of 3 TB/s (docs/performance.md, E) and what the way over NVLink adds, 0.4 us
+/// (docs/calibration.md, two GPUs; more than two were not measured).
+constexpr double kHopMicroseconds = 2.0;
+/// What an SM's warps take in of a gathered value, of which each SM polls the whole: 62 ns a KB
+/// (docs/calibration.md). The links give more.
+constexpr double kGatherBytesPerMicrosecond = 16.5e3;
 
 /// What a sharded module exchanges. An all_reduce takes the cheaper of its two forms: every rank
 /// sends all to all (one stop), or each rank sums a part and all gather it (two).

@@ -222,6 +222,9 @@ FAKE cuDevicePrimaryCtxRelease_v2(int) {
 struct IpcHandle {
   char bytes[64];
 };
+FAKE cuCtxEnablePeerAccess(void *, unsigned) {
+  return 1; // there is no other GPU
+}
 FAKE cuIpcGetMemHandle(IpcHandle *, uint64_t) {
   return 1; // other processes see none of this memory
 }

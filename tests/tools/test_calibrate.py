@@ -38,7 +38,16 @@ def test_a_table_is_written_whole_and_shown_again(calibrate, tmp_path):
     table = json.loads(file.read_text())
     assert table["device"] == {"name": "Fake GPU", "sms": 132, "driver_cuda": 13000, "nvrtc": "13.0"}
     missing = [c["name"] for c in table["costs"] if c["value"] is None]
-    assert missing == ["nvlink.one_way", "nvlink.read_per_kb", "dsmem.reduce"]
+    assert missing == [
+        "nvlink.one_way",
+        "nvlink.hop.4k",
+        "nvlink.local.4k",
+        "nvlink.hop.16k",
+        "nvlink.local.16k",
+        "nvlink.hop.64k",
+        "nvlink.local.64k",
+        "dsmem.reduce",
+    ]
     # By the made-up samples 200 rounds take 5 us and 100 ns each.
     merge = next(c for c in table["costs"] if c["name"] == "merge.32x11")
     assert merge["value"] == merge["p10"] == merge["p90"] == 0.125 and merge["runs"] == 7

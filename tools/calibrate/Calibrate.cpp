@@ -18,8 +18,6 @@ static void addUnmeasured(costs::CostTable &table) {
   const struct {
     const char *name, *unit, *reason;
   } missing[] = {
-      {"nvlink.one_way", "ns", "one GPU: no peer to talk to"},
-      {"nvlink.read_per_kb", "ns/KB", "one GPU: no peer to talk to"},
       {"dsmem.reduce", "ns", "needs clusters, which the runtime's launches do not have"},
   };
   for (const auto &m : missing)
@@ -67,6 +65,37 @@ static void measureOne(Session &session, const Measure &measure, Result &result)
   }
 }
 
+/// Of this GPU and the machine's next one, if it has two.
+static void addPeers(const Options &options, Result &result,
+                     const std::function<void(llvm::StringRef)> &progress) {
+  auto count = runtime::Driver::count();
+  std::string why;
+  if (!count)
+    why = llvm::toString(count.takeError());
+  else if (*count < 2)
+    why = "one GPU: no peer to talk to";
+  if (!why.empty()) {
+    for (const std::string &name : peerCosts())
+      result.table.costs.push_back({name, "ns", std::nullopt, why});
+    return;
+  }
+  progress("measure nvlink");
+  auto peers = measurePeers(options.ordinal, (options.ordinal + 1) % *count, options.target);
+  if (!peers) {
+    why = llvm::toString(peers.takeError());
+    result.failures.push_back({peerCosts().front(), why});
+    for (const std::string &name : peerCosts())
+      result.table.costs.push_back({name, "ns", std::nullopt, why});
+    return;
+  }
+  for (const PeerCost &peer : *peers) {
+    costs::Cost cost = {peer.name, "ns", std::nullopt, ""};
+    cost.measured = summarise(peer.values);
+    cost.note = peer.how;
+    result.table.costs.push_back(std::move(cost));
+  }
+}
+
 Expected<Result> calibrate(const Options &options,
                            const std::function<void(llvm::StringRef)> &progress) {
   auto session = Session::create(options.ordinal, options.target, progress);
@@ -85,7 +114,10 @@ Expected<Result> calibrate(const Options &options,
         return llvm::StringRef(output.name).starts_with(options.only);
       });
     });
-  if (measures.empty())
+  const bool wantsPeers = llvm::any_of(peerCosts(), [&](const std::string &name) {
+    return llvm::StringRef(name).starts_with(options.only);
+  });
+  if (measures.empty() && !wantsPeers)
     return runtime::problem("there is no measure whose name begins with '{0}'", options.only);
   Result result;
   const runtime::DeviceInfo &device = (*session)->device();
@@ -103,6 +135,9 @@ Expected<Result> calibrate(const Options &options,
     }
     measureOne(**session, measures[i], result);
   }
+  session->reset(); // its memory: both GPUs' sessions of the peers want theirs
+  if (wantsPeers)
+    addPeers(options, result, progress);
   if (options.only.empty())
     addUnmeasured(result.table);
   return result;

@@ -31,6 +31,14 @@ void addUnits(Measures &measures);
 void addParts(Measures &measures);
 void addLaunches(Measures &measures);
 
+/// What two GPUs of this machine cost each other; empty values never.
+struct PeerCost {
+  std::string name, how;
+  std::vector<double> values; ///< ns, run after run
+};
+std::vector<std::string> peerCosts(); ///< their names
+llvm::Expected<std::vector<PeerCost>> measurePeers(int first, int second, llvm::StringRef target);
+
 /// Mean over the SMs of a field of their samples.
 template <class Field> double meanOf(const std::vector<Sample> &samples, Field field) {
   double sum = 0;

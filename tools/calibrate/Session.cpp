@@ -151,7 +151,7 @@ Error Session::launchAll(Driver::Function function, const Job &job, Chain chain)
   args.step = reinterpret_cast<const StepDescriptor *>(step);
   args.deadline_ns = kDeadlineNs;
   args.fault = reinterpret_cast<FaultRecord *>(recordOnDevice);
-  const Driver::Address buffers[] = {jobs, samples, data, words, counters};
+  const Driver::Address buffers[] = {jobs, samples, data, words, counters, peerWords};
   for (size_t i = 0; i < std::size(buffers); ++i)
     args.buffer[i] = reinterpret_cast<void *>(buffers[i]);
   for (int i = 0; i < chain.launches; ++i) {
@@ -165,6 +165,12 @@ Error Session::launchAll(Driver::Function function, const Job &job, Chain chain)
       return error;
   }
   return Error::success();
+}
+
+Error Session::join(int ordinal, Driver::Address address, std::function<void()> call) {
+  peerWords = address;
+  meet = std::move(call);
+  return driver->reach(ordinal);
 }
 
 Error Session::fault(StringRef kernel, Error error) {
@@ -206,6 +212,11 @@ Expected<std::vector<Sample>> Session::run(StringRef kernel, Job job, Chain chai
   if (chain.graph) {
     MEGALITH_TRY(captured, driver->capture([&] { return launchAll(*function, job, chain); }));
     graph = *captured;
+  }
+  if (meet) {
+    if (Error error = driver->synchronize())
+      return fault(kernel, std::move(error));
+    meet();
   }
   if (Error error = driver->recordEvent(from))
     return error;

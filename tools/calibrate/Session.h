@@ -50,6 +50,11 @@ public:
   /// kernel keeps them apart, launch after launch). An error if
   /// any word was wrong or a wait missed its deadline. job.pieces is filled in if it is 0.
   llvm::Expected<std::vector<Sample>> run(llvm::StringRef kernel, Job job, Chain chain = {});
+  /// Another session of this process, on GPU `ordinal`, whose words this one's kernels reach from
+  /// now on; `meet` is called before every launch, when words are empty, and returns once the
+  /// other has called it too.
+  llvm::Error join(int ordinal, runtime::Driver::Address words, std::function<void()> meet);
+  runtime::Driver::Address wordsAddress() const { return words; }
   /// Microseconds that the last run's launches took together, by events around them.
   double lastMicroseconds() const { return microseconds; }
 
@@ -66,7 +71,9 @@ private:
   std::vector<runtime::Driver::Module> modules;
   std::map<std::string, runtime::Driver::Function> functions;
   std::vector<runtime::Driver::Address> allocations;
-  runtime::Driver::Address step = 0, jobs = 0, samples = 0, data = 0, words = 0, counters = 0;
+  runtime::Driver::Address step = 0, jobs = 0, samples = 0, data = 0, words = 0, counters = 0,
+                           peerWords = 0;
+  std::function<void()> meet;
   FaultRecord *record = nullptr; ///< pinned
   runtime::Driver::Address recordOnDevice = 0;
   runtime::Driver::Event from = nullptr, to = nullptr;

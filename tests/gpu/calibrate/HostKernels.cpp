@@ -6,6 +6,7 @@
 #include "tests/gpu/calibrate/memory.cu"
 #include "tests/gpu/calibrate/pair.cu"
 #include "tests/gpu/calibrate/parts.cuh"
+#include "tests/gpu/calibrate/peer.cu"
 #include "tests/gpu/calibrate/route.cuh"
 #include "tests/gpu/calibrate/sweep.cuh"
 #include "tests/gpu/calibrate/units.cu"

@@ -23,6 +23,7 @@ KERNEL(calibrate_read)
 KERNEL(calibrate_restart)
 KERNEL(calibrate_pair)
 KERNEL(calibrate_reds)
+KERNEL(calibrate_peer_hops)
 KERNEL(calibrate_signals)
 KERNEL(calibrate_drain_16k)
 KERNEL(calibrate_drain_12k)
@@ -191,6 +192,9 @@ TEST_CASE("pairs, additions and units end and are right", "[calibrate]") {
       check(megalith_kernel_calibrate_pair,
             {.rounds = 20, .warmup = 2, .stride = stride, .variant = variant, .zeros = 1}, 0, 2);
   check(megalith_kernel_calibrate_reds, {.rounds = 50}, 0);
+  // By itself: one machine has no second GPU's memory.
+  check(megalith_kernel_calibrate_peer_hops,
+        {.rounds = 20, .warmup = 2, .stride = 1024, .variant = 1}, 0);
   for (uint32_t variant : {0u, 1u})
     for (const auto *kernel :
          {&megalith_kernel_calibrate_signals, &megalith_kernel_calibrate_drain_16k,
