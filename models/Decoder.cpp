@@ -105,16 +105,30 @@ void readExperts(ConfigReader &reader, ModelConfig &config, StringRef countField
 
 static const FlatSymbolRefAttr noBias;
 
-std::pair<Value, Value> buildAttention(StepBuilder &b, Value stream, Value kv, bool qkNorm) {
+/// A matrix that may be NVFP4: layers that differ in it have weights of their own.
+static FlatSymbolRefAttr matrix(StepBuilder &b, const std::string &symbol,
+                                llvm::ArrayRef<int64_t> shape, llvm::StringRef checkpoint,
+                                bool nvfp4) {
+  return nvfp4 ? b.weight(symbol + "_nvfp4", shape, checkpoint,
+                          moe::BlockFormatType::getNVFP4(b.builder.getContext()))
+               : b.weight(symbol, shape, checkpoint);
+}
+
+std::pair<Value, Value> buildAttention(StepBuilder &b, Value stream, Value kv, bool qkNorm,
+                                       const LayerFormats &formats) {
   const ModelConfig &c = b.config;
   int64_t qWidth = c.heads * c.headDim, kvWidth = c.kvHeads * c.headDim;
   Type qType = b.bf16(b.rows, qWidth), kvType = b.bf16(b.rows, kvWidth);
   OpBuilder &builder = b.builder;
 
+  auto projection = [&](const std::string &name, llvm::ArrayRef<int64_t> shape) {
+    return matrix(b, name, shape, "model.layers.{layer}.self_attn." + name + ".weight",
+                  formats.attention);
+  };
   auto gain = b.weight("input_norm", {c.hidden}, "model.layers.{layer}.input_layernorm.weight");
-  auto wq = b.weight("q_proj", {qWidth, c.hidden}, "model.layers.{layer}.self_attn.q_proj.weight");
-  auto wk = b.weight("k_proj", {kvWidth, c.hidden}, "model.layers.{layer}.self_attn.k_proj.weight");
-  auto wv = b.weight("v_proj", {kvWidth, c.hidden}, "model.layers.{layer}.self_attn.v_proj.weight");
+  auto wq = projection("q_proj", {qWidth, c.hidden});
+  auto wk = projection("k_proj", {kvWidth, c.hidden});
+  auto wv = projection("v_proj", {kvWidth, c.hidden});
 
   Value x = b.rmsNorm(stream, gain, "layer.input_layernorm");
   auto qkv =
@@ -141,14 +155,27 @@ std::pair<Value, Value> buildAttention(StepBuilder &b, Value stream, Value kv, b
                                      /*extent=*/IntegerAttr(), /*sinks=*/FlatSymbolRefAttr(),
                                      /*score_bound=*/FloatAttr());
 
-  auto wo = b.weight("o_proj", {c.hidden, qWidth}, "model.layers.{layer}.self_attn.o_proj.weight");
+  auto wo = projection("o_proj", {c.hidden, qWidth});
   Value a = moe::LinearOp::create(builder, b.loc("layer.self_attn.o_proj"), stream.getType(), o,
                                   wo.getValue(), noBias);
   return {b.residual(stream, a, "layer.self_attn.residual"), kv};
 }
 
+/// `x` in NVFP4, with the calibrated scale of the expert matrices `weight` that it meets: one for
+/// gate and up, so theirs are equal.
+static Value quantized(StepBuilder &b, Value x, Value ids, llvm::StringRef symbol,
+                       llvm::StringRef weight) {
+  auto scale = b.weight(symbol, {b.config.experts, 1},
+                        weight.drop_back(llvm::StringRef("weight").size()).str() + "input_scale",
+                        b.builder.getF32Type());
+  auto type = RankedTensorType::get(cast<RankedTensorType>(x.getType()).getShape(),
+                                    moe::BlockFormatType::getNVFP4(b.builder.getContext()));
+  return moe::QuantizeOp::create(b.builder, b.loc(("layer.mlp." + symbol).str()), type, x, ids,
+                                 scale);
+}
+
 Value buildExperts(StepBuilder &b, Value stream, const ExpertNames &names, moe::ScoreOver over,
-                   bool renormalize) {
+                   bool renormalize, const LayerFormats &formats) {
   const ModelConfig &c = b.config;
   int64_t pairs = b.rows * c.topK;
   OpBuilder &builder = b.builder;
@@ -156,9 +183,10 @@ Value buildExperts(StepBuilder &b, Value stream, const ExpertNames &names, moe::
   auto gain = b.weight("post_attention_norm", {c.hidden},
                        "model.layers.{layer}.post_attention_layernorm.weight");
   auto wr = b.weight("router", {c.experts, c.hidden}, names.router);
-  auto wg = b.weight("experts_gate", {c.experts, c.expertWidth, c.hidden}, names.gate);
-  auto wu = b.weight("experts_up", {c.experts, c.expertWidth, c.hidden}, names.up);
-  auto wd = b.weight("experts_down", {c.experts, c.hidden, c.expertWidth}, names.down);
+  bool nvfp4 = formats.experts, quantizes = nvfp4 && c.nvfp4Activations;
+  auto wg = matrix(b, "experts_gate", {c.experts, c.expertWidth, c.hidden}, names.gate, nvfp4);
+  auto wu = matrix(b, "experts_up", {c.experts, c.expertWidth, c.hidden}, names.up, nvfp4);
+  auto wd = matrix(b, "experts_down", {c.experts, c.hidden, c.expertWidth}, names.down, nvfp4);
 
   Value x = b.rmsNorm(stream, gain, "layer.post_attention_layernorm");
   Value logits = moe::RouterOp::create(builder, b.loc("layer.mlp.router"), b.f32(b.rows, c.experts),
@@ -170,18 +198,41 @@ Value buildExperts(StepBuilder &b, Value stream, const ExpertNames &names, moe::
                           /*scale=*/1.0, /*selection_bias=*/FlatSymbolRefAttr(),
                           /*groups=*/IntegerAttr(), /*top_groups=*/IntegerAttr());
   Type inner = b.bf16(pairs, c.expertWidth);
+  if (quantizes)
+    x = quantized(b, x, Value(), "gate_up_input_scale", names.gate);
   auto gateUp =
       moe::ExpertGateUpOp::create(builder, b.loc("layer.mlp.experts.gate_up"), inner, inner, x,
                                   top.getIds(), wg.getValue(), wu.getValue(), noBias, noBias);
   Value h = moe::GluOp::create(builder, b.loc("layer.mlp.experts.glu"), inner, gateUp.getGate(),
                                gateUp.getUp(), moe::Activation::Silu, /*clamp=*/FloatAttr(),
                                /*alpha=*/FloatAttr());
+  if (quantizes)
+    h = quantized(b, h, top.getIds(), "down_input_scale", names.down);
   Value y =
       moe::ExpertDownOp::create(builder, b.loc("layer.mlp.experts.down"), b.bf16(pairs, c.hidden),
                                 h, top.getIds(), wd.getValue(), noBias);
   Value m = moe::CombineOp::create(builder, b.loc("layer.mlp.combine"), stream.getType(),
                                    top.getWeights(), y);
   return b.residual(stream, m, "layer.mlp.residual");
+}
+
+std::vector<std::string> buildLayers(StepBuilder &b, MakeLayer make) {
+  const ModelConfig &c = b.config;
+  auto isNvfp4 = [](const std::vector<bool> &layers, size_t l) {
+    return !layers.empty() && layers[l];
+  };
+  std::vector<std::string> step;
+  for (size_t l = 0; l < size_t(c.layers); ++l) {
+    const LayerFormats formats = {isNvfp4(c.nvfp4Attention, l), isNvfp4(c.nvfp4Experts, l)};
+    std::string name = "layer";
+    if (formats.attention || formats.experts)
+      name +=
+          formats.attention ? formats.experts ? "_nvfp4" : "_nvfp4_attention" : "_nvfp4_experts";
+    if (!llvm::is_contained(step, name))
+      b.layer(name, [&](Value stream, Value kv) { return make(stream, kv, formats); });
+    step.push_back(std::move(name));
+  }
+  return step;
 }
 
 } // namespace megalith::models

@@ -16,6 +16,18 @@ struct Choice {
   llvm::ArrayRef<llvm::StringRef> values;
 };
 
+/// What tools that quantise checkpoints call the linear modules of a family.
+struct QuantModules {
+  llvm::StringRef layers;  ///< "model.layers.", then a number, "." and the names below
+  llvm::StringRef experts; ///< may be NVFP4
+  /// May be NVFP4, all in a layer or none.
+  llvm::ArrayRef<llvm::StringRef> attention;
+  /// Always bf16, as are those of `model`, which stand outside of layers.
+  llvm::ArrayRef<llvm::StringRef> plain, model;
+  /// The first and last layers' experts stay bf16 where nothing is said by name.
+  bool endsArePlain = false;
+};
+
 /// A new family is a new file that defines one of these, a declaration here, and a line in
 /// Families.cpp.
 struct Family {
@@ -26,9 +38,7 @@ struct Family {
   /// Builds the model's functions from a config that `read` accepted.
   void (*build)(StepBuilder &builder);
   llvm::ArrayRef<Choice> choices = {};
-  /// Reads a hf_quant_config.json for a config that `read` accepted; null: there are no quantised
-  /// checkpoints of this family.
-  void (*readQuantization)(ConfigReader &reader, ModelConfig &config) = nullptr;
+  QuantModules modules = {};
 };
 
 extern const Family kMixtral;

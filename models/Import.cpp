@@ -3,6 +3,7 @@
 #include "models/Import.h"
 #include "models/Family.h"
 #include "models/JsonText.h"
+#include "models/Quantization.h"
 #include "models/StepBuilder.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -63,26 +64,23 @@ static Error readChoices(const Family &family, const ImportOptions &options, Mod
   return Error::success();
 }
 
-/// Which weights are quantised, from hf_quant_config.json.
-static Error readQuantization(const Family &family, const ImportOptions &options,
+/// Which weights are quantised.
+static Error readQuantization(const Family &family, const Quantization &options,
                               ModelConfig &config) {
-  if (!options.quantization.empty()) {
-    if (!family.readQuantization)
-      return createStringError(formatv("{0}: expected no quantisation for {1} but got one; give "
-                                       "the config of the checkpoint before quantisation",
-                                       options.quantizationSource, config.modelType));
-    Expected<json::Object> object =
-        parseJsonObject(options.quantization, options.quantizationSource);
+  if (!options.text.empty()) {
+    Expected<json::Object> object = parseJsonObject(options.text, options.source);
     if (!object)
       return object.takeError();
-    ConfigReader reader(*object, options.quantizationSource);
-    family.readQuantization(reader, config);
+    ConfigReader reader(*object, options.source);
+    readQuantization(reader, family.modules, config);
     reader.expectNoOthers("hf_quant_config.json");
     if (Error error = reader.takeError())
       return error;
+  } else if (options.experts) {
+    quantizeExperts(family.modules, config);
   }
-  config.nvfp4Activations = options.nvfp4Activations;
-  if (options.nvfp4Activations && !is_contained(config.nvfp4Experts, true))
+  config.nvfp4Activations = options.activations;
+  if (options.activations && !is_contained(config.nvfp4Experts, true))
     return createStringError(formatv("{0}: NVFP4 activations: expected experts with NVFP4 weights "
                                      "but got none; give the checkpoint's hf_quant_config.json",
                                      config.source));
@@ -108,7 +106,7 @@ static Expected<std::pair<ModelConfig, const Family *>> read(StringRef text, Str
   }
   if (Error error = reader.takeError())
     return error;
-  if (Error error = readQuantization(*family, options, config))
+  if (Error error = readQuantization(*family, options.quantization, config))
     return error;
   return std::pair(std::move(config), family);
 }

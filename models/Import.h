@@ -19,6 +19,16 @@
 
 namespace megalith::models {
 
+/// Which weights are quantised, and whether activations are.
+struct Quantization {
+  /// Text of the checkpoint's hf_quant_config.json, and its name for messages; "": bf16 weights, or
+  /// with `experts` NVFP4 experts as the family's quantised checkpoints have them.
+  std::string text, source;
+  bool experts = false;
+  /// Quantise the experts' inputs to NVFP4 where their weights are NVFP4.
+  bool activations = false;
+};
+
 struct ImportOptions {
   /// Rows bucket: the most live rows of a step, 1 to 16.
   int64_t rows = 1;
@@ -27,12 +37,9 @@ struct ImportOptions {
   /// At least so many positions, even beyond the config's: to time contexts that the model was not
   /// made for.
   int64_t leastContext = 0;
-  /// Text of the checkpoint's hf_quant_config.json, and its name for messages; "": bf16 weights.
-  std::string quantization, quantizationSource;
-  /// Quantise the experts' inputs to NVFP4 where their weights are NVFP4.
-  bool nvfp4Activations = false;
+  Quantization quantization = {};
   /// Named choices of the family (models/README.md): name, value.
-  std::vector<std::pair<std::string, std::string>> choices;
+  std::vector<std::pair<std::string, std::string>> choices = {};
 };
 
 /// Checks a config's text and reads it. `source` names the file in messages.

@@ -21,21 +21,30 @@ static void read(ConfigReader &reader, ModelConfig &config) {
   reader.ignore({"router_jitter_noise"}); // training only
 }
 
+static constexpr llvm::StringRef kRouter[] = {"block_sparse_moe.gate"}, kHead[] = {"lm_head"};
+static constexpr QuantModules kModules = {.layers = "model.layers.",
+                                          .experts = "block_sparse_moe.experts",
+                                          .attention = kAttentionModules,
+                                          .plain = kRouter,
+                                          .model = kHead};
+
 static void build(StepBuilder &b) {
   b.embed("model.embed_tokens.weight");
-  b.layer("layer", [&](mlir::Value stream, mlir::Value kv) {
-    std::tie(stream, kv) = buildAttention(b, stream, kv, /*qkNorm=*/false);
-    ExpertNames names = {"model.layers.{layer}.block_sparse_moe.gate.weight",
-                         "model.layers.{layer}.block_sparse_moe.experts.{expert}.w1.weight",
-                         "model.layers.{layer}.block_sparse_moe.experts.{expert}.w3.weight",
-                         "model.layers.{layer}.block_sparse_moe.experts.{expert}.w2.weight"};
-    stream = buildExperts(b, stream, names, moe::ScoreOver::Selected, /*renormalize=*/false);
-    return std::pair(stream, kv);
-  });
+  auto layers =
+      buildLayers(b, [&](mlir::Value stream, mlir::Value kv, const LayerFormats &formats) {
+        std::tie(stream, kv) = buildAttention(b, stream, kv, /*qkNorm=*/false, formats);
+        ExpertNames names = {"model.layers.{layer}.block_sparse_moe.gate.weight",
+                             "model.layers.{layer}.block_sparse_moe.experts.{expert}.w1.weight",
+                             "model.layers.{layer}.block_sparse_moe.experts.{expert}.w3.weight",
+                             "model.layers.{layer}.block_sparse_moe.experts.{expert}.w2.weight"};
+        stream = buildExperts(b, stream, names, moe::ScoreOver::Selected, /*renormalize=*/false,
+                              formats);
+        return std::pair(stream, kv);
+      });
   b.head("model.norm.weight", "lm_head.weight");
-  b.step("layer");
+  b.step(layers);
 }
 
-const Family kMixtral = {"mixtral", read, build};
+const Family kMixtral = {"mixtral", read, build, {}, kModules};
 
 } // namespace megalith::models

@@ -51,8 +51,8 @@ struct ModelConfig {
   double outputMultiplier = 1;    ///< on router logits and final logits
   double logitSoftcap = 0;        ///< 0: none
   int64_t validVocab = 0;         ///< ids from here on are never produced; 0: all are valid
-  /// Per layer, whether its experts' weights are NVFP4; empty: none.
-  std::vector<bool> nvfp4Experts;
+  /// Per layer, whether its experts' weights are NVFP4, and the four of attention; empty: none.
+  std::vector<bool> nvfp4Experts, nvfp4Attention;
   /// Experts' inputs are quantised to NVFP4 where their weights are.
   bool nvfp4Activations = false;
   /// The family's named choices, all of them.

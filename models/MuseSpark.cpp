@@ -10,7 +10,6 @@
 #include "models/JsonText.h"
 
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/GlobPattern.h"
 
 #include <cmath>
 
@@ -118,61 +117,17 @@ static void read(ConfigReader &reader, ModelConfig &config) {
     reader.adopt(nested.takeError());
 }
 
-/// Does one of the patterns ("*" stands for anything) name `module`, or all that is in it?
-static bool isExcluded(llvm::ArrayRef<std::string> patterns, const std::string &module) {
-  for (const std::string &pattern : patterns) {
-    auto glob = llvm::GlobPattern::create(pattern);
-    if (!glob) {
-      llvm::consumeError(glob.takeError()); // read as plain text
-      if (pattern == module)
-        return true;
-      continue;
-    }
-    if (glob->match(module) || glob->match(module + ".x"))
-      return true;
-  }
-  return false;
-}
-
-/// Section 7.1: the experts of all layers but the first and the last, and nothing else.
-static void readQuantization(ConfigReader &reader, ModelConfig &config) {
-  const char *mend = "only NVFP4 experts are supported for this model type";
-  reader.expectString("quant_method", "modelopt", mend);
-  reader.ignore({"producer"});
-  const llvm::json::Object *object = reader.object("quantization");
-  if (!object) {
-    reader.fail("quantization", "an object", "nothing",
-                "give the checkpoint's "
-                "hf_quant_config.json");
-    return;
-  }
-  ConfigReader nested(*object, reader.getSource(), reader.path("quantization"));
-  if (!nested.has("quant_algo"))
-    nested.fail("quant_algo", "\"NVFP4\"", "nothing", mend);
-  nested.expectString("quant_algo", "NVFP4", mend);
-  nested.expectInteger("group_size", 16, "another block size");
-  nested.expectAbsent("kv_cache_quant_algo", "a quantised cache");
-  std::vector<std::string> excluded = nested.anyStrings("exclude_modules");
-  const bool listed = nested.has("exclude_modules");
-  for (int64_t l = 0; l < config.layers; ++l) {
-    const std::string layer = "model.language_model.layers." + std::to_string(l) + ".";
-    bool plain =
-        listed ? isExcluded(excluded, layer + "mlp.experts") : l == 0 || l == config.layers - 1;
-    config.nvfp4Experts.push_back(!plain);
-    // With a list, what it does not exclude is quantised.
-    if (listed)
-      for (const char *other :
-           {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.gate_proj",
-            "self_attn.o_proj", "mlp.gate", "mlp.pre_expert_proj", "mlp.post_expert_proj"})
-        if (!isExcluded(excluded, layer + other))
-          nested.fail("exclude_modules", "a pattern for " + layer + other, "none", mend);
-  }
-  if (listed && !isExcluded(excluded, "lm_head"))
-    nested.fail("exclude_modules", "a pattern for lm_head", "none", mend);
-  nested.expectNoOthers("NVFP4 quantisation");
-  if (nested.failed())
-    reader.adopt(nested.takeError());
-}
+// Section 7.1: the experts of all layers but the first and the last, and nothing else.
+static constexpr llvm::StringRef kPlain[] = {
+    "self_attn.q_proj", "self_attn.k_proj",    "self_attn.v_proj",     "self_attn.gate_proj",
+    "self_attn.o_proj", "mlp.pre_expert_proj", "mlp.post_expert_proj", "mlp.gate"};
+static constexpr llvm::StringRef kPlainModel[] = {"lm_head"};
+static constexpr QuantModules kModules = {.layers = "model.language_model.layers.",
+                                          .experts = "mlp.experts",
+                                          .attention = {},
+                                          .plain = kPlain,
+                                          .model = kPlainModel,
+                                          .endsArePlain = true};
 
 //===----------------------------------------------------------------------===//
 // Building
@@ -418,6 +373,6 @@ static void build(StepBuilder &b) {
   b.step(step);
 }
 
-const Family kMuseSpark = {"muse_spark", read, build, kChoices, readQuantization};
+const Family kMuseSpark = {"muse_spark", read, build, kChoices, kModules};
 
 } // namespace megalith::models

@@ -25,21 +25,29 @@ static void read(ConfigReader &reader, ModelConfig &config) {
   reader.integerOr("intermediate_size", 1, INT32_MAX, 1);
 }
 
+static constexpr llvm::StringRef kRouter[] = {"mlp.gate"}, kHead[] = {"lm_head"};
+static constexpr QuantModules kModules = {.layers = "model.layers.",
+                                          .experts = "mlp.experts",
+                                          .attention = kAttentionModules,
+                                          .plain = kRouter,
+                                          .model = kHead};
+
 static void build(StepBuilder &b) {
   b.embed("model.embed_tokens.weight");
-  b.layer("layer", [&](mlir::Value stream, mlir::Value kv) {
-    std::tie(stream, kv) = buildAttention(b, stream, kv, /*qkNorm=*/true);
-    ExpertNames names = {"model.layers.{layer}.mlp.gate.weight",
-                         "model.layers.{layer}.mlp.experts.{expert}.gate_proj.weight",
-                         "model.layers.{layer}.mlp.experts.{expert}.up_proj.weight",
-                         "model.layers.{layer}.mlp.experts.{expert}.down_proj.weight"};
-    stream = buildExperts(b, stream, names, moe::ScoreOver::All, b.config.renormalize);
-    return std::pair(stream, kv);
-  });
+  auto layers =
+      buildLayers(b, [&](mlir::Value stream, mlir::Value kv, const LayerFormats &formats) {
+        std::tie(stream, kv) = buildAttention(b, stream, kv, /*qkNorm=*/true, formats);
+        ExpertNames names = {"model.layers.{layer}.mlp.gate.weight",
+                             "model.layers.{layer}.mlp.experts.{expert}.gate_proj.weight",
+                             "model.layers.{layer}.mlp.experts.{expert}.up_proj.weight",
+                             "model.layers.{layer}.mlp.experts.{expert}.down_proj.weight"};
+        stream = buildExperts(b, stream, names, moe::ScoreOver::All, b.config.renormalize, formats);
+        return std::pair(stream, kv);
+      });
   b.head("model.norm.weight", "lm_head.weight");
-  b.step("layer");
+  b.step(layers);
 }
 
-const Family kQwen3Moe = {"qwen3_moe", read, build};
+const Family kQwen3Moe = {"qwen3_moe", read, build, {}, kModules};
 
 } // namespace megalith::models

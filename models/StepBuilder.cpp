@@ -101,10 +101,6 @@ void StepBuilder::head(Body make) {
   functionReturn(make(body->getArgument(0)));
 }
 
-void StepBuilder::step(StringRef layerSymbol) {
-  step(std::vector<std::string>(size_t(config.layers), layerSymbol.str()));
-}
-
 void StepBuilder::step(ArrayRef<std::string> layerSymbols) {
   builder.setInsertionPointToEnd(module->getBody());
   SmallVector<Attribute> layers;

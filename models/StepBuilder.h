@@ -49,8 +49,7 @@ public:
   void head(llvm::StringRef normCheckpoint, llvm::StringRef headCheckpoint);
   /// @head: `body` maps the residual to logits [R, V].
   void head(Body body);
-  /// moe.step @decode of the same layer throughout, or of these.
-  void step(llvm::StringRef layerSymbol);
+  /// moe.step @decode of these layers.
   void step(llvm::ArrayRef<std::string> layerSymbols);
 
   /// RMS norm of the rows with the config's eps.

@@ -281,6 +281,14 @@ llvm::Error WeightPacker::collectFactors() {
       found.inputScale = input;
       hasInput = true;
     }
+  }
+  // All experts' gates and ups read the same rows, which are quantised once.
+  float most = 0;
+  for (const Nvfp4Factors &each : factors)
+    most = std::max(most, each.inputScale);
+  for (auto [segment, found] : llvm::enumerate(factors)) {
+    if (spec.isGateUp())
+      found.inputScale = most;
     if (!nvfp4FactorsFit(found))
       return problem("segment {0}: factors {1} and {2} with input scale {3} are too large or small",
                      segment, found.global[0], found.global[1], found.inputScale);

@@ -15,15 +15,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 namespace megalith::reference {
 
 enum class Precision { Contract, F32, F64 };
 
-/// The contract fixes the order of chunks, not that within a matrix unit's 16 products, nor the
-/// last bit of an exponential. Ascending is one choice; Paired another: products are added in
-/// pairs, and exponentials are powers of two. How far their results are apart is how exactly the
-/// contract determines a result at all.
+/// The contract fixes the order of chunks, not that within a matrix unit's 16 products or within a
+/// chunk of a norm's squares, nor the last bit of an exponential or a root. Ascending is one choice;
+/// Paired another: products and squares are added in pairs, exponentials are powers of two, and
+/// 1 / sqrt(x) is sqrt(1 / x). How far their results are apart is how exactly the contract
+/// determines a result at all.
 enum class Inner { Ascending, Paired };
 
 /// What every operation needs to know beside its operands.
@@ -77,6 +79,24 @@ template <class T> T canonicalDot(const T *x, const T *w, int64_t k) {
   for (int c = 1; c < 8; ++c)
     total += sums[c];
   return total;
+}
+
+/// Of a block-scaled matrix, whose lanes own consecutive columns: the column that a chunk's product
+/// `i` is of, counted from the chunk's first (docs/kernel-contract.md section 1, "NVFP4 matrices").
+inline int64_t blockColumnAt(int64_t i, int64_t chunk) {
+  const int64_t group = chunk % 64 == 0 ? 4 : chunk % 32 == 0 ? 2 : 1;
+  const int64_t p = i % (16 * group);
+  return i - p + p % 16 / 4 * (4 * group) + p / 16 * 4 + p % 4;
+}
+
+/// The elements of x [k] in the order in which such a matrix's products are added.
+template <class T> std::vector<T> inBlockOrder(const std::vector<T> &x) {
+  const int64_t k = int64_t(x.size()), chunk = canonicalChunk(k);
+  std::vector<T> ordered(size_t(8 * chunk), T(0));
+  for (int64_t i = 0; i < 8 * chunk; ++i)
+    if (const int64_t from = i / chunk * chunk + blockColumnAt(i % chunk, chunk); from < k)
+      ordered[size_t(i)] = x[size_t(from)];
+  return ordered;
 }
 
 /// x . w over 16 elements, in pairs.

@@ -89,8 +89,12 @@ void normGroup(std::span<const double> in, const NormRule &rule, std::span<const
     for (T &value : x)
       value -= mean;
   }
-  const T meanSquare = given ? *given : canonicalDot(x.data(), x.data(), n) / T(n);
-  const T inverse = T(1) / std::sqrt(meanSquare + T(rule.eps));
+  const bool ascending = context.inner == Inner::Ascending;
+  const T meanSquare = given       ? *given
+                       : ascending ? canonicalDot(x.data(), x.data(), n) / T(n)
+                                   : pairedDot(x.data(), x.data(), n) / T(n);
+  const T inverse = ascending ? T(1) / std::sqrt(meanSquare + T(rule.eps))
+                              : std::sqrt(T(1) / (meanSquare + T(rule.eps)));
   for (int64_t i = 0; i < n; ++i) {
     T y = x[size_t(i)] * inverse;
     if (!weight.empty() && !inputScaled)
@@ -109,8 +113,8 @@ std::vector<int64_t> liveRows(const Context &context) {
   return rows;
 }
 
-template <class T> T sigmoid(T x) {
-  return T(1) / (T(1) + std::exp(-x));
+template <class T> T sigmoid(T x, Inner inner) {
+  return T(1) / (T(1) + exponential(-x, inner));
 }
 
 } // namespace
@@ -268,7 +272,8 @@ void project(const Matrix &x, std::span<const Projection> projections, Matrix &o
     for (const Projection &projection : projections) {
       std::vector<std::vector<T>> &rows = inputs.emplace_back();
       for (int64_t r : projection.xRows)
-        rows.push_back(toArithmetic<T>(x.row(r)));
+        rows.push_back(projection.weight.blocks ? inBlockOrder(toArithmetic<T>(x.row(r)))
+                                                : toArithmetic<T>(x.row(r)));
       firstRows.push_back(firstRows.back() + projection.weight.rows);
     }
     // All rows of all weights at once: many small weights would cost more threads than time.
@@ -283,11 +288,13 @@ void project(const Matrix &x, std::span<const Projection> projections, Matrix &o
         const int64_t n = i - firstRows[p];
         w.resize(size_t(weight.columns));
         readRow(weight, n, context, scratch, w.data());
+        if (weight.blocks)
+          w = inBlockOrder(w);
         const T global = weight.blocks ? T(weight.blocks->global(weight.firstRow + n)) : T(1);
         for (size_t row = 0; row < inputs[p].size(); ++row) {
           T sum = context.inner == Inner::Ascending
-                      ? canonicalDot(inputs[p][row].data(), w.data(), weight.columns)
-                      : pairedDot(inputs[p][row].data(), w.data(), weight.columns);
+                      ? canonicalDot(inputs[p][row].data(), w.data(), int64_t(w.size()))
+                      : pairedDot(inputs[p][row].data(), w.data(), int64_t(w.size()));
           if (!x.rowFactors.empty())
             sum *= T(x.rowFactors[size_t(projections[p].xRows[row])]) * global;
           else if (weight.blocks)
@@ -362,7 +369,7 @@ Matrix outputGate(const Matrix &x, const Matrix &gate, const OutputGateRule &rul
     using T = decltype(zero);
     for (int64_t r = 0; r < x.rows; ++r)
       for (int64_t c = 0; c < x.columns; ++c) {
-        T factor = rule.omitted ? T(1) : sigmoid(T(gate.at(r, c / span)));
+        T factor = rule.omitted ? T(1) : sigmoid(T(gate.at(r, c / span)), context.inner);
         if (rule.roundGate)
           factor = T(context.store(double(factor), *rule.roundGate));
         out.at(r, c) = context.store(double(T(x.at(r, c)) * factor), element);
@@ -382,8 +389,8 @@ Matrix residual(const Matrix &stream, std::span<const Matrix *const> branches,
       if (rule.gated) {
         // 1 - beta^2 would cancel where beta is close to one.
         const T u = T(gate[size_t(c)]) / T(rule.temperature);
-        beta = sigmoid(u);
-        alpha = std::sqrt(std::max(sigmoid(-u) * (T(1) + beta), T(rule.floor)));
+        beta = sigmoid(u, Inner::Ascending);
+        alpha = std::sqrt(std::max(sigmoid(-u, Inner::Ascending) * (T(1) + beta), T(rule.floor)));
       }
       if (rule.dropStream)
         alpha = T(0);

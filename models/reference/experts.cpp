@@ -54,17 +54,17 @@ std::vector<T> weightsOf(const std::vector<T> &logits, const std::vector<T> &sco
   return weights;
 }
 
-template <class T> T activate(T gate, const GluRule &rule) {
+template <class T> T activate(T gate, const GluRule &rule, Inner inner) {
   switch (rule.activation) {
   case GluRule::Activation::Silu:
-    return gate / (T(1) + std::exp(-gate));
+    return gate / (T(1) + exponential(-gate, inner));
   case GluRule::Activation::ScaledSilu:
-    return gate / (T(1) + std::exp(-T(rule.alpha) * gate));
+    return gate / (T(1) + exponential(-T(rule.alpha) * gate, inner));
   case GluRule::Activation::GeluTanh:
     break;
   }
-  const T inner = T(0.7978845608028654) * (gate + T(0.044715) * gate * gate * gate);
-  return T(0.5) * gate * (T(1) + std::tanh(inner));
+  const T u = T(0.7978845608028654) * (gate + T(0.044715) * gate * gate * gate);
+  return T(0.5) * gate * (T(1) + std::tanh(u));
 }
 
 } // namespace
@@ -83,7 +83,7 @@ Routing topK(const Matrix &logits, const TopKRule &rule, std::span<const double>
       std::vector<T> scores = z;
       if (rule.score == TopKRule::Score::Sigmoid)
         for (T &value : scores)
-          value = T(1) / (T(1) + std::exp(-value));
+          value = T(1) / (T(1) + exponential(-value, context.inner));
       else
         scores = softmax(scores);
       if (!bias.empty())
@@ -152,7 +152,8 @@ Matrix glu(const Matrix &gate, const Matrix &up, const GluRule &rule, Element el
         g = std::min(g, T(*rule.clamp));
         u = std::clamp(u, T(-*rule.clamp), T(*rule.clamp));
       }
-      out.values[i] = context.store(double(activate(g, rule) * (u + T(rule.upOffset))), element);
+      out.values[i] =
+          context.store(double(activate(g, rule, context.inner) * (u + T(rule.upOffset))), element);
     }
   });
   return out;

@@ -545,19 +545,23 @@ Error Interpreter::visit(moe::QuantizeOp op) {
   auto type = cast<moe::BlockFormatType>(op.getType().getElementType());
   if (type != moe::BlockFormatType::getNVFP4(op.getContext()))
     return opError(op, "the reference evaluator quantises activations to NVFP4 only");
-  Expected<WeightView> scales = open(op, op.getGlobalAttr(), TensorRole::InputScale);
-  if (!scales)
-    return scales.takeError();
-  // Largest of each expert; a vector is one row of one scale an expert.
-  const bool vector = moe::lookupWeight(op, op.getGlobalAttr()).getShape().size() == 1;
+  // Largest of each expert; a vector is one row of one scale an expert, and an expert may have a
+  // tensor of its own.
+  moe::WeightOp weight = moe::lookupWeight(op, op.getGlobalAttr());
+  const bool perExpert = weight.isPerExpert(), vector = weight.getShape().size() == 1;
   std::vector<double> ofExpert;
-  std::vector<float> row(static_cast<size_t>(scales->columns));
-  for (int64_t e = 0; e < scales->rows; ++e) {
-    scales->tensor->row(e, std::span<float>(row));
-    if (vector)
-      ofExpert.assign(row.begin(), row.end());
-    else
-      ofExpert.push_back(*std::ranges::max_element(row));
+  for (int64_t tensor = 0; tensor < (perExpert ? weight.getShape()[0] : 1); ++tensor) {
+    Expected<WeightView> scales = open(op, op.getGlobalAttr(), TensorRole::InputScale, tensor);
+    if (!scales)
+      return scales.takeError();
+    std::vector<float> row(static_cast<size_t>(scales->columns));
+    for (int64_t e = 0; e < scales->rows; ++e) {
+      scales->tensor->row(e, std::span<float>(row));
+      if (vector)
+        ofExpert.assign(row.begin(), row.end());
+      else
+        ofExpert.push_back(*std::ranges::max_element(row));
+    }
   }
   const Matrix &x = matrixOf(op.getInput());
   std::vector<double> globals(size_t(x.rows), *std::ranges::max_element(ofExpert));

@@ -198,7 +198,8 @@ SafetensorsWeights::open(const TensorSpec &spec) const {
     return problem(origin + ": no tensor " + spec.name + " among its " +
                    llvm::Twine(entries.size()) + " tensors");
   const Entry &entry = found->second;
-  if (entry.shape != spec.shape)
+  const bool isScalar = spec.shape == std::vector<int64_t>{1} && entry.shape.empty();
+  if (entry.shape != spec.shape && !isScalar)
     return problem(entry.file + ": tensor " + spec.name + ": the model expects shape" +
                    shapeText(spec.shape) + ", the file has" + shapeText(entry.shape));
   if (entry.type != "BF16" && entry.type != "F32")

@@ -73,10 +73,12 @@ class ChooseTiles : public megalith::impl::ChooseTilesBase<ChooseTiles> {
   }
 
   /// `what` is a unit's name; `channels` are those of one.
-  void setSlices(StageOp stage, int64_t unit, int64_t units, StringRef what, int64_t channels) {
+  /// `rounded`: why it is more than the least.
+  void setSlices(StageOp stage, int64_t unit, int64_t units, StringRef what, int64_t channels,
+                 StringRef rounded = "since sums of squares are of eight strips") {
     Builder builder(&getContext());
     int64_t tiles = llvm::divideCeil(units, unit), sms = getOperation().getSms();
-    explain(stage, unit, units, tiles, sms, what, channels);
+    explain(stage, unit, units, tiles, sms, what, channels, rounded);
     stage.setTiles(tiles);
     stage.setSms(tiles);
     NamedAttrList config(stage.getConfig());
@@ -89,12 +91,12 @@ class ChooseTiles : public megalith::impl::ChooseTilesBase<ChooseTiles> {
   }
 
   static void explain(StageOp stage, int64_t unit, int64_t units, int64_t tiles, int64_t sms,
-                      StringRef what, int64_t channels) {
+                      StringRef what, int64_t channels, StringRef rounded) {
     int64_t least = llvm::divideCeil(units, sms), last = units - (tiles - 1) * unit;
     std::string because = llvm::formatv("{0} over {1} are at least {2} on one",
                                         counted(units, what), counted(sms, "SM"), least);
     if (unit != least)
-      because += llvm::formatv(", made {0} since a word holds two channels", unit);
+      because += llvm::formatv(", made {0} {1}", unit, rounded);
     if (last != unit)
       because += llvm::formatv("; the last SM has {0}", last);
     if (tiles < sms)
@@ -128,7 +130,10 @@ class ChooseTiles : public megalith::impl::ChooseTilesBase<ChooseTiles> {
       unit = llvm::alignTo(unit, 8); // tiles are packed whole
     if (epilogue == "squares")       // a value is of 16 channels
       unit = llvm::alignTo(unit, kSquareStrips);
-    setSlices(stage, unit, strips, "strip", channels);
+    StringRef rounded = weights.getNvfp4()      ? "since tiles of eight strips are packed whole"
+                        : epilogue == "squares" ? "since sums of squares are of eight strips"
+                                                : "since a word holds two channels";
+    setSlices(stage, unit, strips, "strip", channels, rounded);
 
     int64_t width = unit * channels, total = strips * channels;
     if (epilogue == "squares") {

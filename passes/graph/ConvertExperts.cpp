@@ -1,5 +1,6 @@
 // Routing and the experts.
 #include "passes/graph/Converter.h"
+#include "passes/graph/WeightFormats.h"
 
 using namespace mlir;
 using namespace megalith;
@@ -22,14 +23,16 @@ LogicalResult Converter::convertRouter(moe::RouterOp op) {
     return failure();
   if (n > kMaxExperts)
     return refuse(op, Twine(n) + " experts; expected at most " + Twine(kMaxExperts));
-  Ref weights = build.weights("w_router", n, k, 1, Pairing::Rows, {matrix.getCheckpoint()},
-                              isNext(op), /*isWide=*/matrix.getFormat().isF32());
+  FailureOr<Ref> weights = build.weights("w_router", n, k, 1, Pairing::Rows, matrix, isNext(op),
+                                         /*isWide=*/matrix.getFormat().isF32());
+  if (failed(weights))
+    return failure();
   Ref logits = build.value("logits", build.rows(), n, build.f32(), false);
   sources[op.getLogits()] = {logits};
   Keys keys;
   if (op.getMultiplier() != 1.0)
     keys.push_back(build.key("multiplier", op.getMultiplier()));
-  return addLinear(op, "router", op.getInput(), weights, n, k, "logits", logits, nullptr, keys);
+  return addLinear(op, "router", op.getInput(), *weights, n, k, "logits", logits, nullptr, keys);
 }
 
 // Right before the experts: until then every SM may do what needs no routing.
@@ -66,6 +69,34 @@ LogicalResult Converter::convertTopK(moe::TopKOp op) {
   return success();
 }
 
+/// The checkpoint's name for the calibrated scale of what a weight meets.
+static std::string inputScaleName(StringRef weight) {
+  return weight.consume_back(".weight") ? (weight + ".input_scale").str()
+                                        : (weight + "_input_scale").str();
+}
+
+// Kernels quantise where the rows are read, with the scale that is packed with the weights.
+FailureOr<bool> Converter::readsQuantized(Value &rows, Value ids, ArrayRef<moe::WeightOp> weights) {
+  auto quantize = rows.getDefiningOp<moe::QuantizeOp>();
+  if (!quantize)
+    return false;
+  if (!isNvfp4(weights))
+    return refuse(quantize, "but before NVFP4 weights");
+  auto scale = quantize.getGlobal() ? weight(*quantize.getGlobal()) : moe::WeightOp();
+  if (!scale || quantize.getIds() != ids || llvm::none_of(weights, [&](moe::WeightOp each) {
+        return inputScaleName(each.getCheckpoint()) == scale.getCheckpoint();
+      }))
+    return refuse(quantize, "a scale other than the weights' own input scale, of all experts "
+                            "before gate and up, of the pair's before down");
+  rows = quantize.getInput();
+  return true;
+}
+
+void Converter::explainQuantized(task::StageOp stage) {
+  explain(stage, "quantised input", "each SM quantises what it reads",
+          "a block's 16 values come from several SMs, so that no one else has them together");
+}
+
 LogicalResult Converter::convertGlu(moe::GluOp op) {
   auto projection = op.getGate().getDefiningOp<moe::ExpertGateUpOp>();
   if (!projection || op.getUp() != projection.getUp())
@@ -88,19 +119,29 @@ LogicalResult Converter::convertGlu(moe::GluOp op) {
   if (waitingTopK && failed(convertTopK(waitingTopK)))
     return failure();
   waitingTopK = {};
-  Ref weights = build.weights("w_up", 2 * inner, k, experts, Pairing::GateUp,
-                              {gate.getCheckpoint(), up.getCheckpoint()}, isNext(op));
+  FailureOr<Ref> weights =
+      build.weights("w_up", 2 * inner, k, experts, Pairing::GateUp, {gate, up}, isNext(op));
+  if (failed(weights))
+    return failure();
   int64_t pairs = cast<RankedTensorType>(op.getResult().getType()).getDimSize(0);
   Ref act = build.value("act", pairs, inner, build.bf16(), false);
+  Value rows = projection.getInput();
+  FailureOr<bool> isQuantized = readsQuantized(rows, Value(), {gate, up});
+  if (failed(isQuantized))
+    return failure();
   SmallVector<Attribute> reads;
   Keys keys = {build.key("n", 2 * inner), build.key("k", k), build.key("experts", experts),
                build.key("top_k", pairs / build.rows()), build.key("activation", "silu")};
-  if (failed(addInput(projection, projection.getInput(), "expert_up", reads, keys)))
+  if (failed(addInput(projection, rows, "expert_up", reads, keys)))
     return failure();
-  reads.push_back(build.whole(weights));
+  if (*isQuantized)
+    keys.push_back(build.key("quantize", Attribute(BoolAttr::get(op.getContext(), true))));
+  reads.push_back(build.whole(*weights));
   auto stage = build.stage("expert_up", StageKind::ExpertUp, projection, reads, {build.whole(act)},
                            keys, true);
-  explainInput(stage, keys, sourceOf(projection, projection.getInput())->norm);
+  explainInput(stage, keys, sourceOf(projection, rows)->norm);
+  if (*isQuantized)
+    explainQuantized(stage);
   explainFused(stage, {op}, "a strip holds a gate row and its up row: the epilogue has both");
   sources[op.getResult()] = {act};
   return success();
@@ -109,19 +150,26 @@ LogicalResult Converter::convertGlu(moe::GluOp op) {
 LogicalResult Converter::convertExpertDown(moe::ExpertDownOp op) {
   if (op.getBias())
     return refuse(op, "a bias");
-  FailureOr<Source> act = sourceOf(op, op.getInput());
+  auto matrix = weight(op.getWeight());
+  Value rows = op.getInput();
+  FailureOr<bool> isQuantized = readsQuantized(rows, op.getIds(), matrix);
+  if (failed(isQuantized))
+    return failure();
+  FailureOr<Source> act = sourceOf(op, rows);
   if (failed(act))
     return failure();
-  auto matrix = weight(op.getWeight());
   int64_t experts = matrix.getShape()[0], n = matrix.getShape()[1], k = matrix.getShape()[2];
   Keys keys = {build.key("n", n), build.key("k", k), build.key("experts", experts)};
+  if (*isQuantized)
+    keys.push_back(build.key("quantize", Attribute(BoolAttr::get(op.getContext(), true))));
   auto declareWeights = [&] {
-    return build.weights("w_down", n, k, experts, Pairing::Rows, {matrix.getCheckpoint()},
-                         isNext(op));
+    return build.weights("w_down", n, k, experts, Pairing::Rows, matrix, isNext(op));
   };
   rowsInSmem = {};
-  if (onlyReader<moe::ExpertNormOp>(op.getResult()))
-    return convertNormedExperts(op, *act, declareWeights(), keys);
+  if (onlyReader<moe::ExpertNormOp>(op.getResult())) {
+    FailureOr<Ref> weights = declareWeights();
+    return failed(weights) ? failure() : convertNormedExperts(op, *act, *weights, keys);
+  }
 
   auto combine = onlyReader<moe::CombineOp>(op.getResult());
   moe::ResidualOp residual = combine ? onlyResidual(combine.getResult()) : moe::ResidualOp();
@@ -131,14 +179,18 @@ LogicalResult Converter::convertExpertDown(moe::ExpertDownOp op) {
   FailureOr<Source> stream = sourceOf(op, residual.getStream());
   if (failed(stream))
     return failure();
-  Ref weights = declareWeights();
+  FailureOr<Ref> weights = declareWeights();
+  if (failed(weights))
+    return failure();
   Ref target = residualTarget(residual.getResult());
   keys.push_back(
       build.key("top_k", cast<RankedTensorType>(combine.getWeights().getType()).getDimSize(1)));
   keys.push_back(build.key("epilogue", "combine_residual"));
   auto stage = build.stage("expert_down", StageKind::ExpertDown, op,
-                           {build.whole(*act), build.whole(weights), build.whole(*stream)},
+                           {build.whole(*act), build.whole(*weights), build.whole(*stream)},
                            {build.whole(target)}, keys, true);
+  if (*isQuantized)
+    explainQuantized(stage);
   explainFused(stage, {combine, residual},
                "an SM has the slice of all chosen experts, so it can weigh and add them itself");
   sources[residual.getResult()] = {target};

@@ -164,8 +164,9 @@ LogicalResult Converter::convertHead(moe::LmHeadOp op) {
   int64_t n = matrix.getShape()[0], k = matrix.getShape()[1];
   if (failed(expectMultiple(op, "a vocabulary", n, 2)))
     return failure();
-  Ref weights =
-      build.weights("w_head", n, k, 1, Pairing::Rows, {matrix.getCheckpoint()}, isNext(op));
+  FailureOr<Ref> weights = build.weights("w_head", n, k, 1, Pairing::Rows, matrix, isNext(op));
+  if (failed(weights))
+    return failure();
   Ref out = build.global("out", build.rows(), n, build.f32(), Mutability::Written);
   sources[op.getResult()] = {out};
   Keys keys;
@@ -175,5 +176,5 @@ LogicalResult Converter::convertHead(moe::LmHeadOp op) {
     keys.push_back(build.key("softcap", *op.getSoftcap()));
   if (op.getValidVocab())
     keys.push_back(build.key("valid", int64_t(*op.getValidVocab())));
-  return addLinear(op, "head", op.getInput(), weights, n, k, "head", out, nullptr, keys);
+  return addLinear(op, "head", op.getInput(), *weights, n, k, "head", out, nullptr, keys);
 }

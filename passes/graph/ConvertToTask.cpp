@@ -224,6 +224,13 @@ LogicalResult Converter::convert(Operation &op) {
           return success(); // fused into the merge of attention
         return refuse(op, "only of attention's output");
       })
+      .Case([&](moe::QuantizeOp op) -> LogicalResult {
+        if (llvm::all_of(op.getResult().getUsers(), [](Operation *user) {
+              return isa<moe::ExpertGateUpOp, moe::ExpertDownOp>(user);
+            }))
+          return success(); // by the stage that reads it
+        return refuse(op, "but before experts' matrices");
+      })
       .Default([&](Operation *op) { return refuse(op, "no stage computes it"); });
 }
 
@@ -278,19 +285,18 @@ LogicalResult Converter::convertQkv(moe::QkvProjOp op) {
       return refuse(linear, "a bias");
     parts.push_back(weight(linear.getWeight()));
   }
-  SmallVector<StringRef> names;
   int64_t n = 0, k = parts[0].getShape()[1];
-  for (moe::WeightOp part : parts) {
-    names.push_back(part.getCheckpoint());
+  for (moe::WeightOp part : parts)
     n += part.getShape()[0];
-  }
-  FlatSymbolRefAttr weights = build.weights("w_qkv", n, k, 1, Pairing::Rows, names, isNext(op));
+  FailureOr<Ref> weights = build.weights("w_qkv", n, k, 1, Pairing::Rows, parts, isNext(op));
+  if (failed(weights))
+    return failure();
   FlatSymbolRefAttr target = crossing("qkv", n, build.bf16());
   for (Value result : op.getResults())
     sources[result] = {target};
   for (moe::LinearOp linear : beside)
     sources[linear.getResult()] = {target};
-  return addLinear(op, "qkv_proj", op.getInput(), weights, n, k, "qkv", target);
+  return addLinear(op, "qkv_proj", op.getInput(), *weights, n, k, "qkv", target);
 }
 
 LogicalResult Converter::convertLinear(moe::LinearOp op) {
@@ -303,9 +309,13 @@ LogicalResult Converter::convertLinear(moe::LinearOp op) {
   auto matrix = weight(op.getWeight());
   int64_t n = matrix.getShape()[0], k = matrix.getShape()[1];
   StringRef short_ = matrix.getSymName();
+  if (isNvfp4(matrix)) // what tells formats of one tensor apart
+    short_.consume_back("_nvfp4");
   std::string name = short_.ends_with("o_proj") ? "o_proj" : short_.str();
-  FlatSymbolRefAttr weights = build.weights(name == "o_proj" ? "w_o" : "w_" + name, n, k, 1,
-                                            Pairing::Rows, {matrix.getCheckpoint()}, isNext(op));
+  FailureOr<Ref> weights = build.weights(name == "o_proj" ? "w_o" : "w_" + name, n, k, 1,
+                                         Pairing::Rows, matrix, isNext(op));
+  if (failed(weights))
+    return failure();
   if (moe::ResidualOp residual = onlyResidual(op.getResult())) {
     FailureOr<Source> stream = sourceOf(residual, residual.getStream());
     if (failed(stream))
@@ -313,7 +323,7 @@ LogicalResult Converter::convertLinear(moe::LinearOp op) {
     if (!stream->norm) {
       FlatSymbolRefAttr target = residualTarget(residual.getResult());
       sources[residual.getResult()] = {target};
-      return addLinear(op, name, op.getInput(), weights, n, k, "residual", target, &*stream, {},
+      return addLinear(op, name, op.getInput(), *weights, n, k, "residual", target, &*stream, {},
                        residual);
     }
   }
@@ -322,7 +332,7 @@ LogicalResult Converter::convertLinear(moe::LinearOp op) {
       isResult ? build.global("out", build.rows(), n, build.bf16(), Mutability::Written)
                : build.value("y_" + name, build.rows(), n, build.bf16(), false);
   sources[op.getResult()] = {target};
-  return addLinear(op, name, op.getInput(), weights, n, k, "store", target);
+  return addLinear(op, name, op.getInput(), *weights, n, k, "store", target);
 }
 
 LogicalResult Converter::convertReturn(func::ReturnOp op) {
@@ -364,8 +374,6 @@ class ConvertToTask : public megalith::impl::ConvertToTaskBase<ConvertToTask> {
         return signalPassFailure();
       function.erase();
     }
-    if (failed(checkWeightFormats(module)))
-      return signalPassFailure();
     for (auto weight : llvm::make_early_inc_range(module.getOps<moe::WeightOp>()))
       weight.erase();
   }

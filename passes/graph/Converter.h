@@ -47,6 +47,7 @@ private:
   // Reasons, ConvertToTask.cpp
   static void explain(task::StageOp stage, llvm::StringRef what, const llvm::Twine &chose,
                       const llvm::Twine &because);
+  static void explainQuantized(task::StageOp stage);
   /// `ops` of the graph that the stage computes beside its own.
   static void explainFused(task::StageOp stage, llvm::ArrayRef<mlir::Operation *> ops,
                            const llvm::Twine &because);
@@ -85,6 +86,10 @@ private:
   llvm::LogicalResult convertTopK(moe::TopKOp op);
   llvm::LogicalResult convertGlu(moe::GluOp op);
   llvm::LogicalResult convertExpertDown(moe::ExpertDownOp op);
+  /// Whether `rows`, what experts' matrices `weights` read, are quantised; `rows` becomes what is.
+  /// `ids`: of the pairs that the rows are of; null: they are shared by all experts.
+  llvm::FailureOr<bool> readsQuantized(mlir::Value &rows, mlir::Value ids,
+                                       llvm::ArrayRef<moe::WeightOp> weights);
   llvm::LogicalResult convertNormedExperts(moe::ExpertDownOp op, const Source &act, Ref weights,
                                            Keys keys);
 

@@ -6,6 +6,7 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/Support/FormatVariadic.h"
 
 namespace megalith {
@@ -17,6 +18,9 @@ using namespace mlir;
 using namespace megalith;
 
 namespace {
+
+/// The functions of a launch's layer and of the next; null: none.
+using Kinds = std::pair<Operation *, Operation *>;
 
 /// One layer's function and where it is cut: what its projections make crosses to the next launch,
 /// and so do linears of the same input (an output gate).
@@ -57,26 +61,31 @@ class CutLaunches : public megalith::impl::CutLaunchesBase<CutLaunches> {
     auto embed = module.lookupSymbol<func::FuncOp>(step.getEmbed());
     auto head = module.lookupSymbol<func::FuncOp>(step.getHead());
 
-    // Equal launches are built once: the key is (layer, next layer).
-    llvm::MapVector<std::pair<Operation *, Operation *>, func::FuncOp> built;
+    // Equal launches are built once: the key is (layer, next layer), and of one layer those that
+    // compute the same of different next ones.
+    llvm::MapVector<Kinds, func::FuncOp> built;
     SmallVector<Attribute> launches;
     auto launch = [&](Operation *a, Operation *b, auto build) {
       func::FuncOp &function = built[{a, b}];
       if (!function)
-        function = build();
+        function = shareEqual(build(), a, built.getArrayRef());
       launches.push_back(FlatSymbolRefAttr::get(function.getSymNameAttr()));
     };
-    launch(nullptr, layers.front().function,
-           [&] { return buildEmbed(embed, layers.front(), layers); });
+    launch(nullptr, layers.front().function, [&] { return buildEmbed(embed, layers.front()); });
     for (size_t l = 0; l + 1 < layers.size(); ++l)
       launch(layers[l].function, layers[l + 1].function,
-             [&] { return buildLayer(layers[l], layers[l + 1], layers); });
-    launch(layers.back().function, nullptr, [&] { return buildLast(layers.back(), head, layers); });
+             [&] { return buildLayer(layers[l], layers[l + 1]); });
+    launch(layers.back().function, nullptr, [&] { return buildLast(layers.back(), head); });
 
-    module->setAttr(kLaunchesAttr, ArrayAttr::get(&getContext(), launches));
+    llvm::MapVector<func::FuncOp, SmallVector<Kinds>> kinds;
     for (auto &[key, function] : built)
-      explain(function, key, layers.size(),
+      kinds[function].push_back(key);
+    for (auto &[function, between] : kinds)
+      explain(function, between, layers.size(),
               llvm::count(launches, FlatSymbolRefAttr::get(function.getSymNameAttr())));
+    SmallVector<std::string> names;
+    for (auto &[function, between] : kinds)
+      names.push_back(nameFor(between, kinds, layers));
     step.erase();
     DenseSet<Operation *> done;
     for (func::FuncOp function : {embed, head})
@@ -85,24 +94,61 @@ class CutLaunches : public megalith::impl::CutLaunchesBase<CutLaunches> {
     for (Layer &layer : layers)
       if (done.insert(layer.function).second)
         layer.function.erase();
-    for (auto &[key, function] : built)
-      SymbolTable::setSymbolName(function, StringRef(function.getSymName()).drop_front(7));
+    llvm::StringMap<std::string> renamed;
+    for (auto [entry, name] : llvm::zip_equal(kinds, names)) {
+      renamed[func::FuncOp(entry.first).getSymName()] = name;
+      SymbolTable::setSymbolName(entry.first, name);
+    }
     for (Attribute &ref : launches)
       ref = FlatSymbolRefAttr::get(&getContext(),
-                                   cast<FlatSymbolRefAttr>(ref).getValue().drop_front(7));
+                                   renamed.at(cast<FlatSymbolRefAttr>(ref).getValue()));
     module->setAttr(kLaunchesAttr, ArrayAttr::get(&getContext(), launches));
     return success();
   }
 
-  static void explain(func::FuncOp function, std::pair<Operation *, Operation *> key, size_t layers,
-                      int64_t uses) {
-    auto name = [](Operation *layer) { return cast<func::FuncOp>(layer).getSymName(); };
-    std::string from = key.first
-                           ? llvm::formatv("from attention of a layer @{0}", name(key.first)).str()
-                           : "from the embedding";
-    std::string to = key.second
-                         ? llvm::formatv("to the q, k, v of a layer @{0}", name(key.second)).str()
-                         : "to the logits";
+  /// Another launch of the same layer that computes what `function` does, which is erased then; or
+  /// itself. What a launch computes of the next layer is often all that two kinds have in common.
+  static func::FuncOp shareEqual(func::FuncOp function, Operation *layer,
+                                 ArrayRef<std::pair<Kinds, func::FuncOp>> built) {
+    for (auto [key, other] : built)
+      if (other && key.first == layer && function.getFunctionType() == other.getFunctionType() &&
+          OperationEquivalence::isRegionEquivalentTo(&function.getBody(), &other.getBody(),
+                                                     OperationEquivalence::IgnoreLocations)) {
+        function.erase();
+        return other;
+      }
+    return function;
+  }
+
+  static StringRef nameOf(Operation *layer) { return cast<func::FuncOp>(layer).getSymName(); }
+
+  /// "embed", "last", "layer"; of layers of several kinds the kind, with the next one's if that
+  /// makes a difference.
+  static std::string nameFor(ArrayRef<Kinds> between,
+                             const llvm::MapVector<func::FuncOp, SmallVector<Kinds>> &all,
+                             ArrayRef<Layer> layers) {
+    auto [layer, next] = between.front();
+    if (!layer || !next)
+      return layer ? "last" : "embed";
+    if (llvm::all_of(layers, [&](const Layer &l) { return l.function == layers[0].function; }))
+      return "layer";
+    auto ofLayer = llvm::count_if(all, [&, layer = layer](const auto &entry) {
+      return entry.second.front().first == layer && entry.second.front().second;
+    });
+    return (nameOf(layer) + (ofLayer > 1 ? "_" + nameOf(next) : Twine())).str();
+  }
+
+  static void explain(func::FuncOp function, ArrayRef<Kinds> between, size_t layers, int64_t uses) {
+    auto [layer, next] = between.front();
+    std::string from = layer ? llvm::formatv("from attention of a layer @{0}", nameOf(layer)).str()
+                             : "from the embedding";
+    std::string to = "to the logits";
+    if (next) {
+      to = "to the q, k, v of a layer ";
+      llvm::interleave(
+          between, [&](const Kinds &kinds) { to += ("@" + nameOf(kinds.second)).str(); },
+          [&] { to += " or "; });
+    }
     recordReason(
         function,
         {getArgumentName().str(), "launch", from + " " + to,
@@ -125,11 +171,12 @@ class CutLaunches : public megalith::impl::CutLaunchesBase<CutLaunches> {
     return layer;
   }
 
-  // The new functions stand at the module's end under temporary names ("launch.…"), since the names
+  // The new functions stand at the module's end under temporary names ("launch.0"), since the names
   // of the functions they replace are still taken.
-  func::FuncOp create(StringRef name, StringRef kind, TypeRange arguments) {
+  func::FuncOp create(StringRef kind, TypeRange arguments) {
     OpBuilder builder = OpBuilder::atBlockEnd(getOperation().getBody());
-    auto function = func::FuncOp::create(builder, getOperation().getLoc(), ("launch." + name).str(),
+    auto function = func::FuncOp::create(builder, getOperation().getLoc(),
+                                         "launch." + std::to_string(created++),
                                          builder.getFunctionType(arguments, {}));
     function->setAttr(kLaunchAttr, builder.getStringAttr(kind));
     function.addEntryBlock();
@@ -180,18 +227,8 @@ class CutLaunches : public megalith::impl::CutLaunchesBase<CutLaunches> {
     return results;
   }
 
-  static std::string nameOf(Layer &layer) { return layer.function.getSymName().str(); }
-
-  /// One kind of layer needs no kinds in its names.
-  static std::string nameFor(StringRef general, const Twine &special, ArrayRef<Layer> layers) {
-    bool isUniform =
-        llvm::all_of(layers, [&](const Layer &l) { return l.function == layers.front().function; });
-    return isUniform ? general.str() : special.str();
-  }
-
-  func::FuncOp buildEmbed(func::FuncOp embed, Layer &next, ArrayRef<Layer> layers) {
-    auto function = create(nameFor("embed", "embed_" + nameOf(next), layers), "embed",
-                           embed.getArgumentTypes());
+  func::FuncOp buildEmbed(func::FuncOp embed, Layer &next) {
+    auto function = create("embed", embed.getArgumentTypes());
     IRMapping mapping;
     mapping.map(embed.getArguments(), function.getArguments());
     SmallVector<Value> results = clone(embed, mapping, function, /*isNext=*/false);
@@ -201,14 +238,13 @@ class CutLaunches : public megalith::impl::CutLaunchesBase<CutLaunches> {
   }
 
   /// The rest of a layer in a new function of (residual, q, k, v, .., kv).
-  func::FuncOp buildRest(Layer &layer, StringRef name, StringRef kind,
-                         SmallVector<Value> &results) {
+  func::FuncOp buildRest(Layer &layer, StringRef kind, SmallVector<Value> &results) {
     SmallVector<Type> types = {layer.function.getArgument(0).getType()};
     SmallVector<Value> crossing = layer.values();
     for (Value value : crossing)
       types.push_back(value.getType());
     types.push_back(layer.function.getArgument(1).getType());
-    auto function = create(name, kind, types);
+    auto function = create(kind, types);
     IRMapping mapping;
     mapping.map(layer.function.getArgument(0), function.getArgument(0));
     mapping.map(crossing, function.getArguments().slice(1, crossing.size()));
@@ -217,20 +253,18 @@ class CutLaunches : public megalith::impl::CutLaunchesBase<CutLaunches> {
     return function;
   }
 
-  func::FuncOp buildLayer(Layer &layer, Layer &next, ArrayRef<Layer> layers) {
+  func::FuncOp buildLayer(Layer &layer, Layer &next) {
     SmallVector<Value> results;
-    auto function = buildRest(layer, nameFor("layer", nameOf(layer) + "_" + nameOf(next), layers),
-                              "layer", results);
+    auto function = buildRest(layer, "layer", results);
     SmallVector<Value> raw = clonePre(next, results.front(), function);
     results.insert(results.begin() + 1, raw.begin(), raw.end());
     finish(function, results);
     return function;
   }
 
-  func::FuncOp buildLast(Layer &layer, func::FuncOp head, ArrayRef<Layer> layers) {
+  func::FuncOp buildLast(Layer &layer, func::FuncOp head) {
     SmallVector<Value> results;
-    auto function =
-        buildRest(layer, nameFor("last", nameOf(layer) + "_last", layers), "last", results);
+    auto function = buildRest(layer, "last", results);
     IRMapping mapping;
     mapping.map(head.getArgument(0), results.front());
     SmallVector<Value> logits = clone(head, mapping, function, /*isNext=*/false);
@@ -239,6 +273,8 @@ class CutLaunches : public megalith::impl::CutLaunchesBase<CutLaunches> {
     finish(function, results);
     return function;
   }
+
+  int created = 0; ///< functions
 };
 
 } // namespace

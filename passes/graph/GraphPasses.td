@@ -61,10 +61,12 @@ def CutLaunches : Pass<"moe-cut-launches", "::mlir::ModuleOp"> {
     residual and the raw q, k and v of the rows. With layers A, B:
 
     ```
-    step embed(E) layers(A, B) head(H)   ->   @embed_A: E, pre(B0)         pre  = norms and qkv_proj
-                                              @A_B:     rest(A), pre(B)    rest = everything after qkv_proj
-                                              @B_last:  rest(B), H
+    step embed(E) layers(A, B) head(H)   ->   @embed:  E, pre(A)          pre  = norms and qkv_proj
+                                              @A:      rest(A), pre(B)    rest = everything after qkv_proj
+                                              @last:   rest(B), H
     ```
+
+    Layers of one kind are @layer. Where pre(B) and pre(C) differ, what follows A are @A_B and @A_C.
 
     Launch functions carry `megalith.launch` = "embed", "layer" or "last"; ops of the next layer carry
     `megalith.next`. The module gets `megalith.launches`: the function of every launch in order. Launch i works on

@@ -43,15 +43,22 @@ FlatSymbolRefAttr StageBuilder::global(StringRef name, int64_t rows, int64_t col
   return FlatSymbolRefAttr::get(builder.getContext(), symbol);
 }
 
-FlatSymbolRefAttr StageBuilder::weights(StringRef name, int64_t n, int64_t k, int64_t experts,
-                                        Pairing pairing, ArrayRef<StringRef> checkpoint,
-                                        bool isNext, bool isWide) {
-  std::string symbol = unique(name);
+FailureOr<FlatSymbolRefAttr> StageBuilder::weights(StringRef name, int64_t n, int64_t k,
+                                                   int64_t experts, Pairing pairing,
+                                                   ArrayRef<moe::WeightOp> tensors, bool isNext,
+                                                   bool isWide) {
+  const bool nvfp4 = isNvfp4(tensors);
+  std::string symbol = unique(nvfp4 ? (name + "_nvfp4").str() : name.str());
+  SmallVector<StringRef> checkpoint;
+  for (moe::WeightOp tensor : tensors)
+    checkpoint.push_back(tensor.getCheckpoint());
   auto op = WeightsOp::create(builder, kernel.getLoc(), symbol, n, k, nextSlot++, experts, pairing,
                               builder.getStrArrayAttr(checkpoint), /*layer_offset=*/isNext,
                               /*rank_rows=*/DenseI64ArrayAttr());
   op.setWide(isWide);
-  setWeightFormat(op, kernel->getParentOfType<ModuleOp>());
+  op.setNvfp4(nvfp4);
+  if (failed(checkWeightFormats(op, tensors)))
+    return failure();
   return FlatSymbolRefAttr::get(builder.getContext(), symbol);
 }
 

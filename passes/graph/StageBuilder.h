@@ -27,9 +27,12 @@ public:
                                  mlir::Type element, task::Mutability mutability,
                                  llvm::StringRef checkpoint = "", bool isNext = false,
                                  mlir::DictionaryAttr load = {});
-  mlir::FlatSymbolRefAttr weights(llvm::StringRef name, int64_t n, int64_t k, int64_t experts,
-                                  task::Pairing pairing, llvm::ArrayRef<llvm::StringRef> checkpoint,
-                                  bool isNext, bool isWide = false);
+  /// A matrix packed from `tensors`, whose format it has; NVFP4 is part of its name, since layers
+  /// of one model may differ in it. Fails with an error at the tensor that has no form.
+  llvm::FailureOr<mlir::FlatSymbolRefAttr> weights(llvm::StringRef name, int64_t n, int64_t k,
+                                                   int64_t experts, task::Pairing pairing,
+                                                   llvm::ArrayRef<moe::WeightOp> tensors,
+                                                   bool isNext, bool isWide = false);
 
   /// Accesses of the one tile that a stage has yet: the whole of a buffer, or of weights.
   task::AccessAttr whole(const Source &source);

@@ -137,10 +137,10 @@ void KernelLowering::finishTiles(StageOp stage, Steps &steps, function_ref<void(
   // An NVFP4 matrix's own factors, asked for before the wait.
   bool hasFactors = weightsOf(stage).getNvfp4(), isExpert = stage.getKind() != StageKind::Linear;
   if (hasFactors)
-    steps.local(
-        "factors", "const FloatPair",
-        ("weight_factors<" + stage.getSymName() + ">(cta" + (isExpert ? ", expert.id)" : ")"))
-            .str());
+    steps.local("factors", "const FloatPair",
+                ((quantizesInput(stage) ? "quantized_factors<" : "weight_factors<") +
+                 stage.getSymName() + ">(cta" + (isExpert ? ", expert.id)" : ")"))
+                    .str());
   StringRef sum = hasFactors ? "sum_scaled<" : "sum_chunks<";
   steps.loop("mtile", tileTrips(stage), [&] {
     steps.wait("p_full", "const int place");
@@ -413,6 +413,13 @@ LogicalResult KernelLowering::lowerExpertUp(StageOp stage) {
 
   Steps consumer(stage, Role::Consumer);
   takeRows(stage, consumer);
+  if (quantizesInput(stage)) {
+    if (lastSharer(loaderOf(stage)) != stage)
+      return stage.emitOpError()
+             << "expected nobody to read the rows behind it, since it quantises "
+                "them in place";
+    consumer.compute("quantize_rows<" + name + ", " + name + "::In>", {}, {rows}, {rows});
+  }
   forExperts(stage, consumer, [&] {
     consumer.compute(Operands(kernel).column("gathered", name + ", " + name + "::In, " + perRow),
                      {"expert.pairs", "expert.count"}, {whole(names::kRouting)}, {},
@@ -448,6 +455,10 @@ LogicalResult KernelLowering::lowerExpertDown(StageOp stage) {
   Steps poller(stage, Role::Poller);
   std::string words = (input.getBuffer().getValue() + "_words").str();
   bool isProof = exchange(input.getBuffer().getValue()).isSelfValidating();
+  if (quantizesInput(stage) && !isProof)
+    return stage.emitOpError()
+           << "has no form yet that quantises its activations in a launch of its "
+              "own: bulk copies bring them";
   std::string fetch = ((isProof ? "poll_expert<" : "fetch_expert<") + words + ", " + names::kAct +
                        (isProof ? ">" : ", act_full>"))
                           .str();
@@ -463,6 +474,9 @@ LogicalResult KernelLowering::lowerExpertDown(StageOp stage) {
   Steps consumer(stage, Role::Consumer);
   forExperts(stage, consumer, [&] {
     consumer.wait("act_full", "const int acts");
+    if (quantizesInput(stage))
+      consumer.compute("quantize_slot<" + name + ", " + names::kAct.str() + ">",
+                       {"acts", "expert.id", "expert.count"}, {acts}, {acts});
     consumer.local("column", Operands(kernel).columnLocal(),
                    Operands(kernel).column("slot", name + ", " + names::kAct) +
                        "(cta, acts, expert.count)");

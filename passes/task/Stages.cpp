@@ -94,6 +94,11 @@ AccessAttr residualOf(StageOp stage) {
   return index < list.size() ? list[index] : AccessAttr();
 }
 
+bool quantizesInput(StageOp stage) {
+  auto value = stage.getConfig().getAs<BoolAttr>("quantize");
+  return value && value.getValue();
+}
+
 Slice sliceOf(StageOp stage) {
   WeightsOp weights = weightsOf(stage);
   return {*configInt(stage, "unit"), weights.strips(), weights.blocks(), weights.tileStrips()};
@@ -181,12 +186,13 @@ static ArrayRef<Key> keysOf(StageKind kind) {
                                       {"norm", Choice, false, "none rms"},
                                       {"eps", Float},
                                       {"gain", Symbol},
-                                      {"shares_input", Symbol}};
+                                      {"shares_input", Symbol},
+                                      {"quantize", Bool}};
   static constexpr Key kExpertDown[] = {
       {"n", Int, true},     {"k", Int, true},
       {"unit", Int, true},  {"experts", Int, true},
       {"top_k", Int, true}, {"epilogue", Choice, true, "combine_residual squares"},
-      {"gain", Symbol}};
+      {"gain", Symbol},     {"quantize", Bool}};
   static constexpr Key kRows[] = {
       {"k", Int, true},      {"eps", Float, true},
       {"gain", Symbol},      {"branch_norm", Choice, true, "absent none rms input_scaled"},
@@ -301,6 +307,8 @@ static LogicalResult checkGemv(StageOp stage) {
   if (weights.getNvfp4() && slice.unit % 8)
     return stage.emitOpError() << "expected slices of whole tiles of 8 strips, since @"
                                << weights.getSymName() << " is NVFP4, but unit is " << slice.unit;
+  if (quantizesInput(stage) && !weights.getNvfp4())
+    return stage.emitOpError() << "expected NVFP4 weights, since it quantises what they meet";
   if (!stage.getTiles() || stage.getTiles() != stage.getSms())
     return stage.emitOpError() << "expected as many tiles as SMs: a tile is an SM's slice";
   MLIRContext *context = stage.getContext();

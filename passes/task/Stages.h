@@ -53,6 +53,9 @@ AccessAttr streamOf(StageOp stage);
 /// The slice of the residual that the epilogue adds, or null.
 AccessAttr residualOf(StageOp stage);
 
+/// Whether an expert stage brings what it reads to NVFP4 before it multiplies.
+bool quantizesInput(StageOp stage);
+
 /// How a gemv stage's strips fall to SMs: SM i has strips [i * unit, (i + 1) * unit).
 struct Slice {
   int64_t unit;                                        ///< strips a SM

@@ -2,9 +2,10 @@
 
 #include "tests/gpu/RealModel.h"
 
-#include "models/Import.h"
+#include "passes/graph/GraphPasses.h"
 #include "runtime/error.h"
 
+#include "mlir/Pass/PassManager.h"
 #include "llvm/Support/MemoryBuffer.h"
 
 namespace megalith::test {
@@ -12,6 +13,11 @@ namespace megalith::test {
 using llvm::Error;
 using llvm::Expected;
 using runtime::problem;
+
+models::Quantization quantizationOf(llvm::StringRef model) {
+  const bool activations = model.ends_with("-w4a4");
+  return {.experts = activations || model.ends_with("-nvfp4"), .activations = activations};
+}
 
 Expected<std::unique_ptr<Artifact>> Artifact::load(const std::string &folder) {
   auto artifact = std::make_unique<Artifact>();
@@ -24,11 +30,17 @@ Expected<std::unique_ptr<Artifact>> Artifact::load(const std::string &folder) {
   auto config = llvm::MemoryBuffer::getFile(file);
   if (!config)
     return problem("{0}: {1}", file, config.getError().message());
-  auto graph = models::importConfig(artifact->context, (*config)->getBuffer().str(),
-                                    artifact->plan.model, {.rows = artifact->plan.rows});
+  auto graph = models::importConfig(
+      artifact->context, (*config)->getBuffer().str(), artifact->plan.model,
+      {.rows = artifact->plan.rows, .quantization = quantizationOf(artifact->plan.model)});
   if (!graph)
     return graph.takeError();
   artifact->graph = std::move(*graph);
+  // As when it was compiled: whether scores are bounded decides how probabilities round.
+  mlir::PassManager bounds(&artifact->context);
+  bounds.addPass(createBoundScores());
+  if (mlir::failed(bounds.run(*artifact->graph)))
+    return problem("{0}: moe-bound-scores fails on the imported graph", file);
   return artifact;
 }
 

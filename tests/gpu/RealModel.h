@@ -6,6 +6,8 @@
 #ifndef MEGALITH_TESTS_GPU_REALMODEL_H
 #define MEGALITH_TESTS_GPU_REALMODEL_H
 
+#include "models/Import.h"
+
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -16,6 +18,10 @@
 #include <string>
 
 namespace megalith::test {
+
+/// What a model's name says of its experts: NVFP4 weights if it ends in "-nvfp4", quantised
+/// activations too if in "-w4a4".
+models::Quantization quantizationOf(llvm::StringRef model);
 
 /// An artifact and the graph of its model.
 struct Artifact {

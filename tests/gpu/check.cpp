@@ -50,7 +50,8 @@ using runtime::problem;
 
 namespace {
 
-/// A config and how it is compiled.
+/// A config and how it is compiled: "…-nvfp4" and "…-w4a4" with experts of that kind
+/// (test::quantizationOf).
 struct Model {
   const char *name, *config;
   int64_t sms;
@@ -67,6 +68,10 @@ const std::vector<Model> &checkedModels() {
       {"mixtral-medium", "tests/gpu/mixtral-medium.test.json", 132, -1},
       {"qwen3-30b-a3b", "models/configs/qwen3-30b-a3b.json", 132, 23},
       {"mixtral-8x7b", "models/configs/mixtral-8x7b.json", 132, 15, {1, 2, 4}},
+      {"qwen3-moe-small-nvfp4", "models/configs/qwen3-moe-small.test.json", 16, -1, {1, 8}},
+      {"qwen3-moe-small-w4a4", "models/configs/qwen3-moe-small.test.json", 16, -1, {1, 4}},
+      {"muse-spark-mini-nvfp4", "models/configs/muse-spark-mini.test.json", 16, -1, {1, 8}},
+      {"muse-spark-mini-w4a4", "models/configs/muse-spark-mini.test.json", 16, -1, {2}},
   };
   return list;
 }
@@ -109,6 +114,7 @@ llvm::Error prepare(const std::string &folder, const std::vector<Model> &models)
                                        .rows = rows,
                                        .sms = model.sms,
                                        .tp = ranks,
+                                       .quantization = test::quantizationOf(model.name),
                                        .cubins = true,
                                        .outDir = out});
         if (!subject)
@@ -171,6 +177,7 @@ struct Bench {
     for (const Model &model : checkedModels())
       if (plan().model == model.name && model.layer >= 0)
         options.layer = model.layer;
+    options.open = amplifies(*artifact->graph);
     // Ranks do not choose tokens together yet.
     options.tokenSteps = options.layer || plan().tp > 1 ? 0 : 6;
     if (const char *hop = std::getenv("MEGALITH_HOP_NS"))

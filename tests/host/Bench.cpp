@@ -37,7 +37,7 @@ std::string deviceHeaderFolder() {
 
 Bench::Bench(const std::string &config, int64_t rows, int64_t sms,
              const check::SessionOptions &options, runtime::LaunchMode launch, int64_t tp,
-             bool nvfp4Experts) {
+             const models::Quantization &quantization) {
   llvm::SmallString<128> temporary;
   REQUIRE(!llvm::sys::fs::createUniqueDirectory("megalith-host", temporary));
   folder = temporary.str().str();
@@ -47,7 +47,7 @@ Bench::Bench(const std::string &config, int64_t rows, int64_t sms,
                                         .sms = sms,
                                         .launch = launch,
                                         .tp = tp,
-                                        .nvfp4Experts = nvfp4Experts,
+                                        .quantization = quantization,
                                         .outDir = folder}));
   backend = std::make_unique<runtime::HostBackend>(
       runtime::HostBackendOptions{.compile = {.includeFolder = deviceHeaderFolder()}});

@@ -15,11 +15,11 @@ namespace megalith::test {
 /// fails.
 struct Bench {
   /// `config`: a file of models/configs. Session options as they are, but for the layer's launch
-  /// alone if `layer` is given. `nvfp4Experts` as in check::SubjectOptions.
+  /// alone if `layer` is given.
   Bench(const std::string &config, int64_t rows, int64_t sms,
         const check::SessionOptions &options = {},
         runtime::LaunchMode launch = runtime::LaunchMode::Fused, int64_t tp = 1,
-        bool nvfp4Experts = false);
+        const models::Quantization &quantization = {});
   ~Bench();
 
   /// Launch by launch against the reference, under the seed given.

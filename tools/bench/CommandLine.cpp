@@ -33,8 +33,10 @@ static constexpr cli::Option kOptions[] = {
     {"device", "<n>", "number of the GPU (0)"},
     {"target", "<name>", "with a config: sm_90a or sm_100a (sm_90a)"},
     {"sms", "<n>", "with a config: SMs to use (132 for sm_90a, 148 for sm_100a)"},
+    {"quant", "<what>", cli::kConfigQuantHelp},
+    {"act", "<type>", cli::kConfigActHelp},
 };
-static constexpr size_t kConfigOptions = 2; ///< the last ones
+static constexpr size_t kConfigOptions = 4; ///< the last ones
 
 constinit const cli::Syntax kSyntax = {
     "bench",

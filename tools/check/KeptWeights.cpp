@@ -55,6 +55,8 @@ private:
 
 llvm::Expected<std::unique_ptr<WeightTensor>>
 KeptWeights::open(const models::TensorSpec &spec) const {
+  if (spec.role == models::TensorRole::InputScale)
+    return from.open(spec);
   std::shared_ptr<Tensor> &tensor = tensors[spec.str()];
   if (!tensor) {
     auto opened = from.open(spec);

@@ -10,7 +10,7 @@ namespace megalith::check {
 
 /// Keeps the rows that were read of another source until `drop`, for evaluations of the same layer
 /// one after another: making a weight up costs ten times its multiplication. The other's values
-/// must be bf16 numbers.
+/// must be bf16 numbers, but for input scales, which pass through.
 class KeptWeights final : public models::WeightSource {
 public:
   explicit KeptWeights(const models::WeightSource &from) : from(from) {}

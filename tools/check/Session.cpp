@@ -29,6 +29,16 @@ int64_t maxPositions(mlir::ModuleOp model) {
   return positions;
 }
 
+bool amplifies(mlir::ModuleOp model) {
+  bool found = false;
+  model.walk([&](mlir::Operation *op) {
+    auto residual = llvm::dyn_cast<moe::ResidualOp>(op);
+    found |= llvm::isa<moe::QuantizeOp>(op) ||
+             (residual && residual.getKind() == moe::ResidualKind::Gated);
+  });
+  return found;
+}
+
 //===----------------------------------------------------------------------===//
 // Outcomes
 //===----------------------------------------------------------------------===//
@@ -85,7 +95,8 @@ Expected<std::unique_ptr<Session>> Session::create(mlir::ModuleOp module, const 
                                        {.weightSeed = options.weightSeed,
                                         .layer = options.layer,
                                         .fault = options.fault,
-                                        .threads = options.threads});
+                                        .threads = options.threads,
+                                        .open = options.open});
   if (!comparison)
     return comparison.takeError();
   session->comparison = std::move(*comparison);

@@ -33,6 +33,8 @@ struct SessionOptions {
   std::optional<int64_t> layer;
   /// Planted in the reference, for tests that must fail.
   reference::Fault fault = reference::Fault::None;
+  /// Also measure what the contract leaves open (ComparisonOptions::open).
+  bool open = false;
   uint32_t launchFlags = 0; ///< LaunchFlags
   uint64_t deadlineNs = 2'000'000'000;
   unsigned threads = 2;                                         ///< of the evaluator
@@ -62,6 +64,11 @@ struct Outcome {
 
 /// Most positions of a sequence, new rows included, of a model in the moe dialect.
 int64_t maxPositions(mlir::ModuleOp model);
+
+/// Whether a model makes much of a last bit, so that steps are to be measured by what the contract
+/// leaves open (SessionOptions::open): gated residuals, which hand on what a layer adds undamped,
+/// or quantised activations, where one bf16 rounded the other way moves a code.
+bool amplifies(mlir::ModuleOp model);
 
 /// What came of steps that fed each other.
 struct Generation {

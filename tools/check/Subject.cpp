@@ -3,8 +3,6 @@
 #include "tools/check/Subject.h"
 
 #include "codegen/Compile.h"
-#include "ir/moe/Moe.h"
-#include "models/Import.h"
 #include "passes/Pipelines.h"
 #include "passes/graph/GraphPasses.h"
 #include "passes/verify/Verify.h"
@@ -46,15 +44,11 @@ static LaunchMode passesMode(runtime::LaunchMode mode) {
 
 Expected<std::unique_ptr<Subject>> compileSubject(const SubjectOptions &options) {
   auto subject = std::make_unique<Subject>();
-  auto graph =
-      models::importConfig(subject->context, options.config, options.name, {.rows = options.rows});
+  auto graph = models::importConfig(subject->context, options.config, options.name,
+                                    {.rows = options.rows, .quantization = options.quantization});
   if (!graph)
     return graph.takeError();
   subject->graph = std::move(*graph);
-  if (options.nvfp4Experts)
-    for (auto weight : subject->graph->getOps<moe::WeightOp>())
-      if (weight.isPerExpert())
-        weight.setFormat(moe::BlockFormatType::getNVFP4(&subject->context));
   // Before reference and kernels part: whether scores are bounded decides how probabilities round.
   mlir::PassManager bounds(&subject->context);
   bounds.addPass(createBoundScores());

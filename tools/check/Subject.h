@@ -2,6 +2,7 @@
 #ifndef MEGALITH_TOOLS_CHECK_SUBJECT_H
 #define MEGALITH_TOOLS_CHECK_SUBJECT_H
 
+#include "models/Import.h"
 #include "runtime/plan.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -22,10 +23,10 @@ struct SubjectOptions {
   int64_t sms = 4;
   runtime::LaunchMode launch = runtime::LaunchMode::Fused;
   int64_t tp = 1;
-  bool nvfp4Experts = false; ///< the experts' matrices as NVFP4, whatever the config says
-  bool cubins = false;       ///< compile with NVRTC too
-  bool prove = true;         ///< run task-verify on the role regions
-  std::string outDir; ///< the artifact is written to `<outDir>/<target>/`, runtime::artifactName
+  models::Quantization quantization = {};
+  bool cubins = false; ///< compile with NVRTC too
+  bool prove = true;   ///< run task-verify on the role regions
+  std::string outDir;  ///< the artifact is written to `<outDir>/<target>/`, runtime::artifactName
 };
 
 /// A model's graph and what the compiler made of it.

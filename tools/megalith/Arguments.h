@@ -28,6 +28,16 @@ struct Option {
   bool required = false;
 };
 
+// The help of --quant and --act, of commands that take a config, and of those that take one or a
+// plan.
+inline constexpr llvm::StringLiteral kQuantHelp =
+    "nvfp4 (experts), none, or a hf_quant_config.json (the one beside the config)";
+inline constexpr llvm::StringLiteral kConfigQuantHelp =
+    "with a config: nvfp4 (experts), none, or a hf_quant_config.json (the one beside it)";
+inline constexpr llvm::StringLiteral kActHelp = "what NVFP4 experts read: bf16 or nvfp4 (bf16)";
+inline constexpr llvm::StringLiteral kConfigActHelp =
+    "with a config: what NVFP4 experts read, bf16 or nvfp4 (bf16)";
+
 /// What a command takes. All texts are for its --help.
 struct Syntax {
   llvm::StringRef command;

@@ -5,6 +5,7 @@
 #include "tools/megalith/Commands.h"
 #include "tools/megalith/Compilation.h"
 #include "tools/megalith/Files.h"
+#include "tools/megalith/Quantization.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -34,11 +35,15 @@ static Expected<std::vector<CompileRequest>> readBuckets(const Arguments &argume
       readConfig(arguments.positional(), "a config.json or a folder of plans");
   if (!config)
     return config.takeError();
+  auto quantization = readQuantization(*config, arguments);
+  if (!quantization)
+    return quantization.takeError();
   std::vector<CompileRequest> requests;
   for (int64_t rows : buckets)
     for (runtime::LaunchMode mode : modes)
       requests.push_back({.config = config->text,
                           .source = config->file,
+                          .quantization = *quantization,
                           .target = target->str(),
                           .rows = rows,
                           .sms = *sms,
@@ -55,7 +60,7 @@ static Error runBench(const Arguments &arguments) {
     return request.takeError();
   StringRef given = arguments.positional();
   if (sys::fs::is_directory(given) && !isCheckpoint(given)) {
-    for (StringRef name : {"target", "sms"})
+    for (StringRef name : {"target", "sms", "quant", "act"})
       if (arguments.has(name))
         return failure(Exit::CommandLine,
                        "--{0}: expected with a config only, but got a folder of plans that are "

@@ -2,7 +2,6 @@
 
 #include "tools/megalith/Compilation.h"
 
-#include "models/Import.h"
 #include "passes/Pipelines.h"
 #include "passes/graph/GraphPasses.h"
 #include "passes/verify/Verify.h"
@@ -10,6 +9,7 @@
 #include "tools/megalith/Failure.h"
 #include "tools/megalith/LaunchModes.h"
 #include "tools/megalith/ProofRecord.h"
+#include "tools/megalith/Quantization.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/SmallString.h"
@@ -118,7 +118,9 @@ std::string Compilation::printed(bool locations) const {
 Error Compilation::import() {
   progress("import");
   auto graph = models::importConfig(context, request.config, request.source,
-                                    {.rows = request.rows, .leastContext = request.leastContext});
+                                    {.rows = request.rows,
+                                     .leastContext = request.leastContext,
+                                     .quantization = request.quantization});
   if (!graph)
     return with(Exit::Input, graph.takeError());
   module = std::move(*graph);
@@ -182,7 +184,8 @@ Error Compilation::runPasses() {
   options.emit.regenerate =
       formatv("megalith compile {0} --target {1} --rows {2} --sms {3}{4} -o out",
               options.emit.origin, request.target, request.rows, request.sms,
-              optionOf(request.launch) + (request.trace ? " --trace" : "") +
+              optionsOf(request.quantization) + optionOf(request.launch) +
+                  (request.trace ? " --trace" : "") +
                   (request.tp == 1 ? "" : formatv(" --tp {0}", request.tp).str()));
   options.files.emplace_back(kKernelsFile, printed(/*locations=*/true));
   return Error::success();

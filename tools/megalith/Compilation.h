@@ -3,6 +3,7 @@
 #define MEGALITH_TOOLS_MEGALITH_COMPILATION_H
 
 #include "codegen/Compile.h"
+#include "models/Import.h"
 #include "passes/Pipelines.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -28,6 +29,7 @@ inline constexpr llvm::StringLiteral kReportFile = "report.html";
 struct CompileRequest {
   std::string config; ///< text
   std::string source; ///< its file, for messages
+  models::Quantization quantization = {};
   std::string target; ///< "sm_90a"
   int64_t rows = 1;
   int64_t sms = 0;

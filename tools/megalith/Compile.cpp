@@ -6,6 +6,7 @@
 #include "tools/megalith/LaunchModes.h"
 #include "tools/megalith/Phases.h"
 #include "tools/megalith/PlanFacts.h"
+#include "tools/megalith/Quantization.h"
 #include "tools/report/Page.h"
 
 #include "llvm/Support/raw_ostream.h"
@@ -56,6 +57,9 @@ static Expected<std::vector<CompileRequest>> readRequests(const Arguments &argum
   Expected<ConfigText> config = readConfig(arguments.positional(), "a Hugging Face config.json");
   if (!config)
     return config.takeError();
+  auto quantization = readQuantization(*config, arguments);
+  if (!quantization)
+    return quantization.takeError();
 
   std::vector<CompileRequest> requests;
   for (StringRef target : *targetNames)
@@ -63,6 +67,7 @@ static Expected<std::vector<CompileRequest>> readRequests(const Arguments &argum
       for (runtime::LaunchMode mode : *modes)
         requests.push_back({.config = config->text,
                             .source = config->file,
+                            .quantization = *quantization,
                             .target = target.str(),
                             .rows = countOf(bucket),
                             .sms = *sms ? *sms : defaultSms(target),
@@ -122,6 +127,8 @@ static constexpr Option kOptions[] = {
     {"rows", "<list>", "most live rows of a step, by commas: 1, 2, 4, 8, 16", true},
     {"o", "<folder>",
      "output: <target>/rows<n>/ (rows<n>-tp<m>/) in it, written whole or not at all", true},
+    {"quant", "<what>", kQuantHelp},
+    {"act", "<type>", kActHelp},
     {"launch", "<list>",
      "fused (a layer a launch), per-stage (rows<n>-per-stage/), or both (fused)"},
     {"sms", "<n>", "SMs to use (132 for sm_90a, 148 for sm_100a)"},

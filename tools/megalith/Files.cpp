@@ -1,12 +1,10 @@
 //===- Files.cpp - reading inputs, writing outputs whole or not at all ------===//
 
 #include "tools/megalith/Files.h"
-#include "runtime/json_text.h"
 #include "tools/megalith/Failure.h"
 
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
@@ -37,30 +35,6 @@ bool isCheckpoint(StringRef given) {
   return sys::fs::is_directory(given) && sys::fs::exists(config) && !sys::fs::exists(plan);
 }
 
-/// What a hf_quant_config.json says of weights and KV, as tools that quantise checkpoints write it:
-/// {"quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}}. "" if nothing.
-static Expected<std::string> quantisationOf(StringRef file) {
-  Expected<std::string> text = readText(file, "a JSON object");
-  if (!text)
-    return text.takeError();
-  Expected<json::Value> value = runtime::parseJson(*text);
-  if (!value)
-    return failure(Exit::Input, "{0}: expected JSON but got: {1}", file,
-                   toString(value.takeError()));
-  const json::Object *top = value->getAsObject();
-  const json::Object *inner = top ? top->getObject("quantization") : nullptr;
-  if (!inner)
-    return std::string("something that this version cannot read");
-  std::string all;
-  for (StringRef field : {"quant_algo", "kv_cache_quant_algo"})
-    if (const json::Value *algorithm = inner->get(field); algorithm && !algorithm->getAsNull()) {
-      const std::string name =
-          algorithm->getAsString() ? algorithm->getAsString()->str() : formatv("{0}", *algorithm);
-      all += (all.empty() ? "" : ", ") + field.str() + " " + name;
-    }
-  return all;
-}
-
 Expected<ConfigText> readConfig(StringRef given, StringRef expected) {
   SmallString<128> file(given);
   if (isCheckpoint(given))
@@ -68,19 +42,6 @@ Expected<ConfigText> readConfig(StringRef given, StringRef expected) {
   Expected<std::string> text = readText(file, expected);
   if (!text)
     return text.takeError();
-  SmallString<128> beside(sys::path::parent_path(file));
-  sys::path::append(beside, "hf_quant_config.json");
-  if (sys::fs::exists(beside)) {
-    Expected<std::string> quantisation = quantisationOf(beside);
-    if (!quantisation)
-      return quantisation.takeError();
-    if (!quantisation->empty())
-      return failure(Exit::Input,
-                     "{0}: expected a checkpoint of bf16 weights but {1} says {2}: quantised "
-                     "weights are not supported yet; give the config of the checkpoint before "
-                     "quantisation, or move that file away if it belongs to another one",
-                     file, beside, *quantisation);
-  }
   return ConfigText{std::move(*text), file.str().str()};
 }
 

@@ -17,9 +17,7 @@ struct ConfigText {
   std::string text, file;
 };
 
-/// The config `given`, a file or a checkpoint's folder with a config.json in it. Refuses a
-/// checkpoint whose weights are quantised according to a hf_quant_config.json beside it, where the
-/// config itself need not say so.
+/// The config `given`, a file or a checkpoint's folder with a config.json in it.
 llvm::Expected<ConfigText> readConfig(llvm::StringRef given, llvm::StringRef expected);
 
 /// Whether it is a folder with a config.json in it and no plan.

@@ -6,6 +6,7 @@
 #include "tools/megalith/Commands.h"
 #include "tools/megalith/Failure.h"
 #include "tools/megalith/Files.h"
+#include "tools/megalith/Quantization.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
@@ -79,9 +80,6 @@ static Error runImport(const Arguments &arguments) {
   Expected<int64_t> context = arguments.integer("max-context", 1, int64_t(1) << 27, 0);
   if (!context)
     return context.takeError();
-  Expected<StringRef> act = arguments.choice("act", {"bf16", "nvfp4"});
-  if (!act)
-    return act.takeError();
   Expected<ShardOptions> ranks = shardOptions(arguments);
   if (!ranks)
     return ranks.takeError();
@@ -91,16 +89,13 @@ static Error runImport(const Arguments &arguments) {
   Expected<ConfigText> config = readConfig(arguments.positional(), "a Hugging Face config.json");
   if (!config)
     return config.takeError();
-  models::ImportOptions options{.rows = *rows, .maxContext = *context};
-  options.nvfp4Activations = *act == "nvfp4";
-  options.choices = std::move(*choices);
-  if (arguments.has("quant")) {
-    options.quantizationSource = arguments.text("quant").str();
-    Expected<std::string> text = readText(options.quantizationSource, "a hf_quant_config.json");
-    if (!text)
-      return text.takeError();
-    options.quantization = std::move(*text);
-  }
+  auto quantization = readQuantization(*config, arguments);
+  if (!quantization)
+    return quantization.takeError();
+  models::ImportOptions options{.rows = *rows,
+                                .maxContext = *context,
+                                .quantization = std::move(*quantization),
+                                .choices = std::move(*choices)};
 
   mlir::MLIRContext mlirContext;
   auto module = models::importConfig(mlirContext, config->text, config->file, options);
@@ -119,9 +114,8 @@ static Error runImport(const Arguments &arguments) {
 static constexpr Option kOptions[] = {
     {"rows", "<n>", "most rows of a step, 1 to 16 (1)"},
     {"max-context", "<n>", "most positions of a sequence (the config's max_position_embeddings)"},
-    {"quant", "<file>",
-     "the checkpoint's hf_quant_config.json: which weights are quantised (none)"},
-    {"act", "<type>", "what quantised experts read: bf16, nvfp4 (bf16)"},
+    {"quant", "<what>", kQuantHelp},
+    {"act", "<type>", kActHelp},
     {"choose", "<list>", "name=value of choices that the model's sources leave open"},
     {"tp", "<n>",
      "print what one of n ranks computes; what schemes cost goes to standard error (1)"},

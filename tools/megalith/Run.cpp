@@ -10,6 +10,7 @@
 #include "tools/megalith/Compilation.h"
 #include "tools/megalith/Files.h"
 #include "tools/megalith/LaunchModes.h"
+#include "tools/megalith/Quantization.h"
 #include "tools/megalith/Verification.h"
 #include "tools/trace/Export.h"
 #include "tools/trace/Path.h"
@@ -48,7 +49,7 @@ static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
                                       const check::Workload &workload, TemporaryFolder &temporary) {
   StringRef given = arguments.positional();
   if (sys::fs::is_directory(given) && !isCheckpoint(given)) {
-    for (StringRef name : {"target", "rows", "launch", "scope", "sms", "tp"})
+    for (StringRef name : {"target", "rows", "quant", "act", "launch", "scope", "sms", "tp"})
       if (arguments.has(name))
         return failure(Exit::CommandLine,
                        "--{0}: expected with a config only, but got the folder of a plan that is "
@@ -76,9 +77,13 @@ static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
   Expected<ConfigText> config = readConfig(given, "a config.json or the folder of a plan");
   if (!config)
     return config.takeError();
+  auto quantization = readQuantization(*config, arguments);
+  if (!quantization)
+    return quantization.takeError();
   // Before the work of compiling.
   mlir::MLIRContext context;
-  auto model = models::importConfig(context, config->text, config->file, {.rows = countOf(*rows)});
+  auto model = models::importConfig(context, config->text, config->file,
+                                    {.rows = countOf(*rows), .quantization = *quantization});
   if (!model)
     return with(Exit::Input, model.takeError());
   if (Error error = checkPositions(check::maxPositions(**model), workload))
@@ -88,6 +93,7 @@ static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
   auto compilation =
       Compilation::create({.config = config->text,
                            .source = config->file,
+                           .quantization = *quantization,
                            .target = target->str(),
                            .rows = countOf(*rows),
                            .sms = *sms,
@@ -396,6 +402,7 @@ static Error runRun(const Arguments &arguments) {
                    "leave out one of them");
   options.tokenSteps = feedback ? workload->steps : 0;
   options.weightSeed = workload->seed;
+  options.open = check::amplifies(*loaded.model);
   options.maxPages = workload->maxPages();
   options.poolPages = workload->totalPages();
   // The host platform's scheduler has delays of its own.
@@ -444,6 +451,8 @@ static constexpr Option kOptions[] = {
     {"perfetto", "<file>", "the same for ui.perfetto.dev"},
     {"target", "<name>", "with a config: sm_90a or sm_100a (sm_90a)"},
     {"rows", "<n>", "with a config: most live rows, 1, 2, 4, 8 or 16 (1)"},
+    {"quant", "<what>", kConfigQuantHelp},
+    {"act", "<type>", kConfigActHelp},
     {"tp", "<n>", "with a config: ranks, 1, 2, 4 or 8; virtual, or one a process of torchrun (1)"},
     {"hop-ns", "<n>", "words of other ranks arrive so much later, on cuda (0)"},
     {"launch", "<name>", "with a config: fused (a layer a launch) or per-stage (fused)"},

@@ -39,9 +39,9 @@ struct Model {
     REQUIRE(text);
     models::ImportOptions options;
     options.rows = rows;
-    options.quantization = (*text)->getBuffer().str();
-    options.quantizationSource = "quant.json";
-    options.nvfp4Activations = activations;
+    options.quantization = {.text = (*text)->getBuffer().str(),
+                            .source = "quant.json",
+                            .activations = activations};
     return options;
   }
 

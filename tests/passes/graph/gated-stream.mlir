@@ -9,18 +9,18 @@
 // RUN: not megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=3 ranks=4})' 2>&1 | FileCheck %s --check-prefix=FOUR
 
 // The gate's projection crosses the boundary with q, k and v.
-// CUT: func.func @sliding_full(%{{.*}}: tensor<2x256xf32>, %{{.*}}: tensor<2x256xbf16>, %{{.*}}: tensor<2x128xbf16>, %{{.*}}: tensor<2x128xbf16>, %[[GATE:.*]]: tensor<2x256xbf16>, %{{.*}}: !moe.kv
+// CUT: func.func @sliding(%{{.*}}: tensor<2x256xf32>, %{{.*}}: tensor<2x256xbf16>, %{{.*}}: tensor<2x128xbf16>, %{{.*}}: tensor<2x128xbf16>, %[[GATE:.*]]: tensor<2x256xbf16>, %{{.*}}: !moe.kv
 // CUT-NOT: moe.linear {{.*}}@gate_proj
 // CUT: moe.output_gate %{{.*}}, %[[GATE]]
 
 // Embeddings are normed where they are read; without a branch a rows stage norms only.
-// CHECK: task.kernel @embed_sliding
+// CHECK: task.kernel @embed
 // CHECK: task.stage @embed embed reads {{.*}} writes [@resid[0, 0] 2 x [256]] config {{.*}}norm = "rms"
 // CHECK: task.stage @in_rows rows reads [@resid[0, 0] 2 x [256]] writes [] config {branch_norm = "absent"
 // CHECK: task.weights @w_qkv n 768 k 256 {{.*}}gate_proj.weight"] {layer_offset = 1
 // CHECK: task.stage @qkv_proj linear {{.*}}shares_input = @in_rows
 
-// CHECK: task.kernel @sliding_full
+// CHECK: task.kernel @sliding
 // CHECK: task.buffer @kv_window {{.*}} pages
 // CHECK: task.stage @attention {{.*}}qk_norm = "head"{{.*}}rope_theta = {{.*}}window = 64
 // CHECK: task.stage @merge merge reads [@partials{{.*}}, @qkv[0, 0] 2 x [768] previous] {{.*}}merge_parts = 1 : i64, norm = "head"
@@ -40,7 +40,7 @@
 // CHECK: task.stage @out_rows rows reads [@y_unpooler{{.*}}, @mid[0, 0] 2 x [256]] writes [@resid[0, 0] 2 x [256]] config {{.*}}branch_norm = "input_scaled"
 // CHECK: task.stage @qkv_proj linear {{.*}}shares_input = @out_rows
 
-// CHECK: task.kernel @full_last
+// CHECK: task.kernel @last
 // CHECK: task.buffer @kv [
 // CHECK-NOT: @inv_freq
 // What is left of the stream is the host's, so the head's rows come from its words.
@@ -48,10 +48,10 @@
 // CHECK: task.stage @final_rows rows reads [@resid[0, 0] 2 x [256]] writes [] {{.*}}round_stream = true
 // CHECK: task.stage @head linear {{.*}}multiplier = 5.000000e-01 : f64{{.*}}softcap = 2.000000e+01
 
-// ROLES: task.kernel @embed_sliding
+// ROLES: task.kernel @embed
 // ROLES: task.compute "publish_normed_embedding<embed, resid_words, {{.*}}>"
 // ROLES: task.poll "norm_row<in_rows, resid_words>"
-// ROLES: task.kernel @sliding_full
+// ROLES: task.kernel @sliding
 // ROLES: task.poll "fetch_gate<attention, Previous<qkv_words>>" ["piece", "gate"] waits @qkv_words
 // ROLES: task.compute "merge_gated<attention, merge, attn_words>"
 // ROLES: task.stage @mid_rows rows
@@ -66,15 +66,15 @@
 // ROLES: task.poll "poll_scales<squares_words, pair_scales, 128, 1.00000000e-08f>"
 // ROLES: task.compute "combine_normed<expert_down, m_words, down_rows, pair_scales, 4>"
 // ROLES: task.poll "update_row<out_rows, mid_words, resid_words>"
-// ROLES: task.kernel @full_last
+// ROLES: task.kernel @last
 // ROLES: task.compute "epilogue_head<head, out, LogitRule<5.00000000e-01f, 2.00000000e+01f, 512>>"
 
 // Two ranks: rows of the stream and the router on each, whole; slices of what is multiplied to both.
-// RANKS: task.kernel @embed_sliding
+// RANKS: task.kernel @embed
 // RANKS: task.compute "publish_normed_embedding<embed, resid_words, {{.*}}>" {{.*}}writes [@resid[0, d0 * 88] 2 x [88, d0 * -88 + 256]]
 // RANKS: task.weights @w_qkv n 384 {{.*}}rank_rows = array<i64: 128, 64, 64, 128>
 // RANKS: task.exchange @qkv {{.*}}rank_parts = array<i64: 128, 1, 64, 1, 64, 1, 128, 1>
-// RANKS: task.kernel @sliding_full
+// RANKS: task.kernel @sliding
 // RANKS: "merge_gated<attention, merge, attn_words>" {{.*}} writes [@attn[{{.*}}] 1 x [64] own]
 // RANKS: task.exchange @y_o_proj [2, 256] {{.*}}{peers
 // RANKS: "epilogue_words<o_proj, y_o_proj_words>" {{.*}} own]
@@ -87,7 +87,7 @@
 // RANKS: "publish_squares<expert_down, squares_words, down_rows, g_post_expert_norm>" {{.*}}@squares[0, d0 * 2] 8 x [2] own]
 // RANKS: task.poll "poll_scales<squares_words, pair_scales, 128, 1.00000000e-08f>"
 // RANKS: "combine_normed<expert_down, m_words, down_rows, pair_scales, 4>" {{.*}}@m[0, d0 * 32] 2 x [32] own]
-// RANKS: task.kernel @full_last
+// RANKS: task.kernel @last
 // RANKS: "epilogue_head<head, out, LogitRule<5.00000000e-01f, 2.00000000e+01f, 512>>"
 
 // FOUR: writes 8 columns of @squares, which 4 ranks cannot divide; expected a multiple of 16

@@ -197,6 +197,8 @@ def compile(
     *,
     scope: str = "layer",
     tp: int = 1,
+    quant: Optional[Union[str, "os.PathLike[str]"]] = None,
+    act: str = "bf16",
     name: Optional[str] = None,
     verify: bool = True,
     progress: Optional[Callable[[str], Any]] = None,
@@ -211,6 +213,9 @@ def compile(
         sms: SMs to use; None: 132 for sm_90a, 148 for sm_100a.
         scope: what one launch computes: "layer", or "step" for one kernel that loops over the step.
         tp: ranks of tensor parallelism: 1, 2, 4 or 8. `run` then has virtual ranks.
+        quant: which weights are NVFP4: "nvfp4", the experts; "none"; or the path of a
+            hf_quant_config.json; None: the one beside the config's file, if there is one.
+        act: what NVFP4 experts read: "bf16", or "nvfp4" (quantised before each of their matrices).
         name: the config's in messages, sources and plan; the path if there is one.
         verify: prove the kernels.
         progress: called with the name of each piece of work as it begins.
@@ -220,6 +225,9 @@ def compile(
         OptionError: another argument is wrong.
         VerificationError: the kernels are not proved, which is a fault of the compiler.
     """
+    if act not in ("bf16", "nvfp4"):
+        raise OptionError(f"act: expected one of bf16, nvfp4 but got {act!r}")
+    beside = ""
     if isinstance(config, Mapping):
         try:
             text, source = json.dumps(config), "config"
@@ -229,6 +237,7 @@ def compile(
         text, source = config, "config"
     else:
         text, source = _native.read_config(_path("config", config))
+        beside = source
     if not isinstance(target, str):
         raise OptionError(f"target: expected a string but got {target!r}")
     if scope not in ("layer", "step"):
@@ -244,6 +253,9 @@ def compile(
         0 if sms is None else _integer("sms", sms, 1, 1024),
         scope == "step",
         int(tp),
+        _native.read_quantization(
+            beside, ("" if beside else "none") if quant is None else _path("quant", quant), act
+        ),
         progress,
     )
     if verify:

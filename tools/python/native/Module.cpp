@@ -7,6 +7,7 @@
 
 #include "tools/megalith/Failure.h"
 #include "tools/megalith/Files.h"
+#include "tools/megalith/Quantization.h"
 #include "tools/python/native/Program.h"
 #include "tools/python/native/Results.h"
 
@@ -82,9 +83,11 @@ cli::Progress progressOf(py::object callback) {
 
 std::unique_ptr<Program> compile(const std::string &config, const std::string &source,
                                  const std::string &target, int64_t rows, int64_t sms, bool isStep,
-                                 int64_t tp, py::object callback) {
+                                 int64_t tp, const models::Quantization &quantization,
+                                 py::object callback) {
   cli::CompileRequest request{.config = config,
                               .source = source,
+                              .quantization = quantization,
                               .target = target,
                               .rows = rows,
                               .sms = sms,
@@ -169,6 +172,11 @@ PYBIND11_MODULE(_native, module) {
     cli::ConfigText config = take(cli::readConfig(given, "a Hugging Face config.json"));
     return std::pair(config.text, config.file);
   });
+  py::class_<models::Quantization>(module, "Quantization");
+  module.def("read_quantization",
+             [](const std::string &config, const std::string &quant, const std::string &act) {
+               return take(cli::readQuantization(config, quant, act));
+             });
   module.def("verify_text", [](const std::string &text, const std::string &name, int cases) {
     Messages messages;
     llvm::Expected<int64_t> kernels = [&] {

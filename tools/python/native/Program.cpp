@@ -191,6 +191,7 @@ Expected<RunResult> Program::run(RunRequest request) {
   auto artifact = compilation->write(temporary.path, request.backend == "cuda", /*saveIr=*/false);
   if (!artifact)
     return artifact.takeError();
+  request.options.open = check::amplifies(compilation->graph());
   request.options.maxPages = request.workload.maxPages();
   request.options.poolPages = request.workload.totalPages();
   auto session = check::Session::create(compilation->graph(), artifact->plan, artifact->folder,
