@@ -17,7 +17,7 @@ static constexpr llvm::StringLiteral kAdvance = "advance", kCandidates = "candid
 
 std::string addAdvance(Plan &plan) {
   const Buffer *candidates = plan.buffer(kCandidates);
-  if (!candidates || plan.tp > 1) // whose candidates nobody gathers yet
+  if (!candidates)
     return "";
   const int64_t sms = candidates->shape.back() / 2;
   plan.buffers.push_back({.name = kTokens.str(),

@@ -387,6 +387,12 @@ private:
         weight.parts.back().transforms.push_back(add);
       }
     }
+    if (buffer.getRankParts())
+      for (runtime::WeightPart &part : weight.parts)
+        part.transforms.push_back({.kind = runtime::TransformKind::Shard,
+                                   .axis = runtime::Axis::Columns,
+                                   .count = buffer.cols(),
+                                   .groups = 1});
     if (llvm::Error error = unite(plan.weights, weight, kernel.name))
       return error;
     return bind(kernel, *buffer.getSlot(), weight.name, SlotRole::Weights,

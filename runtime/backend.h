@@ -32,6 +32,14 @@ struct PreparedLaunch {
   /// A looping kernel's SMs wait for each other from turn to turn, so it needs them all at once and
   /// overlaps with no launch.
   bool isLooping() const { return !stepArgs.empty(); }
+  /// Makes it launch `number` of its step, whatever the executor said; of several ranks only where
+  /// it holds one.
+  void setLaunchInStep(uint32_t number) {
+    args.launch_in_step = number;
+    for (std::vector<uint64_t> *own : {&stepArgs, &rankArgs})
+      if (!own->empty())
+        reinterpret_cast<LaunchArgs *>(own->data())->launch_in_step = number;
+  }
   /// What the kernel gets as its parameter.
   const LaunchArgs &parameters() const {
     const std::vector<uint64_t> &own = isLooping() ? stepArgs : rankArgs;

@@ -5,6 +5,7 @@
 #include "runtime/error.h"
 #include "runtime/packing.h"
 #include "runtime/packing_nvfp4.h"
+#include "runtime/step.h"
 #include "runtime/weight_packer.h"
 
 #include <algorithm>
@@ -126,16 +127,26 @@ std::optional<FillSegment> fillSegment(const Weight &weight, int64_t layer, int6
 }
 
 FillPages fillPages(const Plan &plan, int64_t layer, uint32_t seed, unsigned char *pool,
-                    const int32_t *pages, int64_t count) {
+                    const int32_t *pages, int64_t count, int64_t start) {
   const std::string name = "kv." + std::to_string(layer) + ".";
+  int64_t first = 0;
+  for (const Launch &launch : plan.launches)
+    for (const SlotBinding &slot : plan.kernel(launch.kernel)->slots)
+      if (slot.role == SlotRole::Kv && launch.layer + slot.layerOffset == layer)
+        if (int64_t window = plan.buffer(slot.name)->window; window && !plan.loopingKernel()) {
+          count = std::min(count, start / kPagePositions + 1);
+          first = std::max<int64_t>(0, count - ringPages(window));
+        }
   return {.pool = pool,
           .pages = pages,
+          .first = int32_t(first),
           .count = int32_t(count),
           .heads = int32_t(plan.kvHeads),
           .dim = int32_t(plan.headDim),
           .seed = seed,
           .key_hash = hashOf(name + "k"),
           .value_hash = hashOf(name + "v"),
+          .start = start,
           .poison = kPoisonWord};
 }
 
@@ -173,7 +184,7 @@ llvm::Error DeviceFill::fill(const FillSegment &segment) {
 }
 
 llvm::Error DeviceFill::fill(const FillPages &pages) {
-  const unsigned ctas = unsigned(std::clamp(pages.count, 1, driver.info().sms * 8));
+  const unsigned ctas = unsigned(std::clamp(pages.count - pages.first, 1, driver.info().sms * 8));
   return driver.launch(pagesKernel, {.ctas = ctas, .threads = kFillThreads}, &pages);
 }
 

@@ -56,8 +56,8 @@ struct FillSegment {
 /// The pages of one sequence in one layer's pool.
 struct FillPages {
   unsigned char *pool;
-  const int32_t *pages; ///< page table, `count` entries
-  int32_t count;
+  const int32_t *pages; ///< page table of `count` entries
+  int32_t first, count; ///< of its pages, those from `first` on are filled
   int32_t heads, dim;
   uint32_t seed, key_hash, value_hash; ///< of "kv.{layer}.k" and "kv.{layer}.v"
   int64_t content;                     ///< which made-up sequence
@@ -184,7 +184,7 @@ extern "C" __global__ void __launch_bounds__(kFillThreads)
 extern "C" __global__ void __launch_bounds__(kFillThreads)
     megalith_fill_pages(const __grid_constant__ FillPages f) {
   const uint32_t pieces = fill_page_pieces(f);
-  for (int32_t page = blockIdx.x; page < f.count; page += gridDim.x) {
+  for (int32_t page = f.first + blockIdx.x; page < f.count; page += gridDim.x) {
     FillPiece *out = reinterpret_cast<FillPiece *>(f.pool) + int64_t(f.pages[page]) * pieces;
     for (uint32_t i = threadIdx.x; i < pieces; i += kFillThreads)
       out[i] = fill_page_piece(f, page, i);

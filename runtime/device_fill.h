@@ -30,9 +30,11 @@ const std::map<llvm::StringRef, llvm::StringRef> &deviceFillHeaders();
 std::optional<FillSegment> fillSegment(const Weight &weight, int64_t layer, int64_t segment,
                                        uint32_t seed, unsigned char *out);
 
-/// The same for the KV pages of one sequence; pages are behind `pages`, in the kernel's memory.
+/// The same for the KV pages of one sequence with `start` positions; its page table of `count`
+/// pages (Executor::kvPages: of a layer with a window those of its ring) is behind `pages`, in the
+/// kernel's memory. A ring's pages hold the last positions.
 FillPages fillPages(const Plan &plan, int64_t layer, uint32_t seed, unsigned char *pool,
-                    const int32_t *pages, int64_t count);
+                    const int32_t *pages, int64_t count, int64_t start);
 
 /// The kernels, loaded.
 class DeviceFill {

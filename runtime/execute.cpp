@@ -3,6 +3,7 @@
 #include "runtime/execute.h"
 
 #include "runtime/error.h"
+#include "runtime/rank_args.h"
 
 #include <algorithm>
 #include <cstring>
@@ -61,6 +62,9 @@ llvm::Expected<std::unique_ptr<Executor>> Executor::create(const Plan &plan, llv
   for (const std::string &name : checked.optionalBuffers)
     if (!plan.buffer(name))
       return problem("the plan has no buffer '{0}'; was it compiled with this tap?", name);
+  if (checked.mirror)
+    if (auto error = checkMirror(plan))
+      return error;
   if (auto error = backend.check(plan))
     return error;
   std::unique_ptr<Executor> executor(new Executor(plan, backend, checked));
@@ -245,6 +249,13 @@ PreparedLaunch Executor::prepare(const Kernel &kernel, int64_t layer, int64_t in
           reinterpret_cast<void *>(addresses.at(key(plan, slot.name, layer + slot.layerOffset)));
   if (kernel.trace)
     args.buffer[kTraceBuffer] = reinterpret_cast<void *>(records[size_t(index) % records.size()]);
+  if (options.mirror && !kernel.peers.empty())
+    prepared.rankArgs = packRanksArgs(
+        kernel, plan.tp, {&args, 1}, 0,
+        [&](llvm::StringRef peer, int64_t rank) {
+          return mirrorOf(*plan.buffer(peer), addresses.at(key(plan, peer, -1)), rank, plan.tp);
+        },
+        0, options.hopNs);
   return prepared;
 }
 
@@ -345,6 +356,10 @@ llvm::Expected<std::vector<std::vector<int32_t>>> Executor::generate(int64_t ste
     return problem("the GPU context was lost by an earlier fault: start again");
   if (!hasStep)
     return problem("no step: say what to compute with setStep first");
+  if (plan.tp > 1)
+    return problem("steps that feed each other without the host are for one rank yet, and the plan "
+                   "is of {0}; set the next step with setStep",
+                   plan.tp);
   if (steps < 1 || steps > options.tokenSteps)
     return problem("tokens of {0} steps are to be generated, expected 1 to {1}, for which the "
                    "executor was set up (tokenSteps)",

@@ -40,6 +40,10 @@ struct ExecuteOptions {
   /// Launches whose records can be read back, the last ones that ran of a plan compiled with
   /// --trace: launch i overwrites what launch i - traced left.
   int64_t traced = 0;
+  /// Of a plan of several ranks (planOfRank): rank 0 runs alone, and stores what it stores to the
+  /// other ranks' replicas to where their words would be in its own (rank_args.h).
+  bool mirror = false;
+  uint32_t hopNs = 0; ///< mirror: RanksArgs::hop_ns
 };
 
 /// A plan set up on a backend. One step at a time.

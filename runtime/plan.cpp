@@ -146,10 +146,10 @@ llvm::Error shapeOfPart(const Weight &weight, const WeightPart &part, int64_t &r
     }
     case TransformKind::Shard: {
       const int64_t matrices = std::max<int64_t>(1, t.matrices);
-      if (t.axis != Axis::Rows || t.count < 1 || t.groups < 1 || t.matrices < 0 ||
-          extent % matrices || t.count > extent / matrices)
-        return fail("a shard of {0} of {1} rows in {2} matrices for {3} ranks", t.count, extent,
-                    matrices, t.groups);
+      if (t.count < 1 || t.groups < 1 || t.matrices < 0 || extent % matrices ||
+          t.count > extent / matrices || (t.axis == Axis::Columns && matrices > 1))
+        return fail("a shard of {0} of {1} {2} in {3} matrices for {4} ranks", t.count, extent,
+                    str(t.axis), matrices, t.groups);
       extent = t.count * matrices;
       break;
     }

@@ -204,8 +204,8 @@ enum class TransformKind {
               ///< sqrt(max(sigmoid(-u) (1 + sigmoid(u)), floor))
   GateBeta,   ///< sigmoid(u)
   Pad,        ///< zero rows or columns at the end, up to `count` in all
-  Shard,      ///< a rank's rows: `count` from rank / `groups` * `count` on (planOfRank); of each of
-              ///< `matrices` equal ranges of rows
+  Shard,      ///< a rank's rows or columns: `count` from rank / `groups` * `count` on (planOfRank);
+              ///< of rows, of each of `matrices` equal ranges
 };
 
 enum class Axis { Rows, Columns };

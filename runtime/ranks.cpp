@@ -3,6 +3,7 @@
 #include "runtime/ranks.h"
 
 #include "runtime/error.h"
+#include "runtime/rank_args.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
@@ -166,6 +167,8 @@ llvm::Error RankGroup::setUp(llvm::StringRef folder, const OpenTensor &openTenso
     members.push_back(std::move(*executor));
     return llvm::Error::success();
   }
+  if (rankOptions.mirror)
+    return setUpMirror(folder, openTensor);
   Plan device = plan;
   device.sms = plan.sms * (others ? 1 : plan.tp);
   if (auto error = backend.check(device))
@@ -181,6 +184,19 @@ llvm::Error RankGroup::setUp(llvm::StringRef folder, const OpenTensor &openTenso
   if (auto error = findReplicas())
     return error;
   return others ? llvm::Error::success() : setUpPlaces();
+}
+
+llvm::Error RankGroup::setUpMirror(llvm::StringRef folder, const OpenTensor &openTensor) {
+  if (rankOptions.others)
+    return problem("ranks in processes of their own have real peers, none to mirror");
+  ExecuteOptions alone = options;
+  alone.mirror = true;
+  alone.hopNs = rankOptions.hopNs;
+  auto executor = Executor::create(planOfRank(plan, 0), folder, backend, openTensor, alone);
+  if (!executor)
+    return executor.takeError();
+  members.push_back(std::move(*executor));
+  return llvm::Error::success();
 }
 
 llvm::Error RankGroup::setUpRank(int64_t rank, llvm::StringRef folder,
@@ -274,27 +290,19 @@ void RankGroup::restart(uint64_t launchBase, uint64_t delaySeed) {
 /// Launch `index` of the ranks from `firstRank` on, one of `launches` each, as one launch.
 PreparedLaunch RankGroup::joined(int64_t index, std::span<const PreparedLaunch> launches,
                                  size_t firstRank) {
-  const std::vector<std::string> &peers = plan.kernel(plan.launches[size_t(index)].kernel)->peers;
-  const size_t ranks = size_t(plan.tp), held = size_t(kPeerTableOffset) / 8 + ranks * peers.size();
   PreparedLaunch launch = launches.front();
-  std::vector<uint64_t> &words = launch.rankArgs;
-  words.assign(ranks * held + kRanksTail / 8, 0);
-  for (size_t i = 0; i < launches.size(); ++i) {
-    uint64_t *own = words.data() + i * held;
-    std::memcpy(own, &launches[i].args, sizeof(LaunchArgs));
-    own[sizeof(LaunchArgs) / 8] = firstRank + i;
-    uint64_t *table = own + kPeerTableOffset / 8;
-    for (size_t to = 0; to < ranks; ++to)
-      for (const std::string &peer : peers)
-        *table++ = replicas[peer][to];
-  }
-  words[words.size() - 2] = launches.size() > 1 ? places : 0;
-  words.back() = rankOptions.hopNs;
+  std::vector<LaunchArgs> held;
+  for (const PreparedLaunch &own : launches)
+    held.push_back(own.args);
+  launch.rankArgs = packRanksArgs(
+      *plan.kernel(plan.launches[size_t(index)].kernel), plan.tp, held, int64_t(firstRank),
+      [&](llvm::StringRef peer, int64_t rank) { return replicas[peer][size_t(rank)]; },
+      launches.size() > 1 ? places : 0, rankOptions.hopNs);
   return launch;
 }
 
 llvm::Error RankGroup::runLaunches(int64_t first, int64_t count) {
-  if (isWhole())
+  if (isWhole() || rankOptions.mirror)
     return members.front()->runLaunches(first, count);
   for (auto &member : members)
     if (auto error = member->checkReady(first, count))
@@ -361,6 +369,8 @@ llvm::Expected<std::vector<std::vector<int32_t>>> RankGroup::generate(int64_t st
 
 llvm::Expected<std::vector<std::string>> RankGroup::ofAll(llvm::StringRef what,
                                                           std::vector<std::string> own) {
+  if (rankOptions.mirror)
+    own.assign(size_t(plan.tp), std::string(own.front()));
   if (!rankOptions.others)
     return own;
   return rankOptions.others->gather(what, own.front());

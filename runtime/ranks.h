@@ -28,6 +28,11 @@ struct RankOptions {
   uint32_t hopNs = 0;
   /// Virtual ranks share launches even where the backend could run them apart.
   bool together = false;
+  /// Only rank 0 is set up, and runs alone with all its SMs: what it stores to the others' replicas
+  /// goes to where their words would be in its own (rank_args.h), as many words as in reality. The
+  /// values are those of a model whose tensors repeat rank 0's share (tools/check/MirroredWeights),
+  /// and every function shows that whole model.
+  bool mirror = false;
   /// This process has one rank, the others have theirs: all make the same calls, in the same order,
   /// and all get the whole model's values. Must outlive the group.
   Rendezvous *others = nullptr;
@@ -88,6 +93,7 @@ private:
   llvm::Error setUpRank(int64_t rank, llvm::StringRef folder, const OpenTensor &openTensor);
   llvm::Error findReplicas();
   llvm::Error setUpPlaces();
+  llvm::Error setUpMirror(llvm::StringRef folder, const OpenTensor &openTensor);
   PreparedLaunch joined(int64_t index, std::span<const PreparedLaunch> launches, size_t firstRank);
   llvm::Error run(int64_t first, int64_t count);
   llvm::Error explain(llvm::Error error);

@@ -36,8 +36,7 @@ MEGALITH_DEVICE void publish_squares(const Cta &cta) {
       uint32_t t = platform::ld_shared<uint32_t>(y + s);
       if constexpr (Gain >= 0) {
         const auto *gains = static_cast<const uint32_t *>(cta.template buffer<Gain>());
-        const auto gain = platform::ld_const<uint32_t>(
-            gains + (own_first<typename E::Exchange>(cta) + first + group) * kSquareStrips + s);
+        const auto gain = platform::ld_const<uint32_t>(gains + (first + group) * kSquareStrips + s);
         t = r16x2(lo16(t) * lo16(gain), hi16(t) * hi16(gain));
         platform::st_shared(y + s, t);
       }

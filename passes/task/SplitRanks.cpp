@@ -175,6 +175,11 @@ struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
     explain(stage, llvm::formatv("{0} of {1} output rows", n, n * ranks),
             "divided by output rows no sum crosses ranks, so bits do not depend on their number");
     setConfig(stage, "n", integer(n));
+    if (FlatSymbolRefAttr gain = configSymbol(stage, "gain"); gain && isSquares) {
+      // Of its own columns; nobody else norms with it.
+      auto buffer = kernelOf(stage).lookup<BufferOp>(gain);
+      setColumns(buffer, {{buffer.cols() / ranks, 1}});
+    }
     return splitColumns(stage, isSquares ? kVectorBytes : kSectorBytes);
   }
 

@@ -76,24 +76,22 @@ Expected<std::unique_ptr<check::Session>> RealModel::session(const check::Worklo
   options.maxPages = workload.maxPages();
   options.poolPages = workload.totalPages();
   options.fillHistory = [this](int64_t layer, uint32_t seed, const check::Sequence &sequence,
-                               const runtime::StepSequence &entry) {
-    return fillHistory(layer, seed, sequence, entry);
+                               std::span<const int32_t> pages) {
+    return fillHistory(layer, seed, sequence, pages);
   };
   return check::Session::create(*artifact.graph, artifact.plan, artifact.folder, *filled, options);
 }
 
 Error RealModel::fillHistory(int64_t layer, uint32_t seed, const check::Sequence &sequence,
-                             const runtime::StepSequence &entry) {
-  const int64_t pages = int64_t(entry.pages.size());
-  if (pages > kTablePages)
-    return problem("a history of {0} pages, expected at most {1}", pages, kTablePages);
-  if (Error error = cuda->write(table, entry.pages.data(), pages * 4))
+                             std::span<const int32_t> pages) {
+  if (int64_t(pages.size()) > kTablePages)
+    return problem("a history of {0} pages, expected at most {1}", pages.size(), kTablePages);
+  if (Error error = cuda->write(table, pages.data(), int64_t(pages.size_bytes())))
     return error;
-  FillPages job = runtime::fillPages(artifact.plan, layer, seed,
-                                     reinterpret_cast<unsigned char *>(filled->pool(layer)),
-                                     reinterpret_cast<const int32_t *>(table), pages);
+  FillPages job = runtime::fillPages(
+      artifact.plan, layer, seed, reinterpret_cast<unsigned char *>(filled->pool(layer)),
+      reinterpret_cast<const int32_t *>(table), int64_t(pages.size()), sequence.start);
   job.content = sequence.content;
-  job.start = sequence.start;
   return fill->fill(job);
 }
 

@@ -49,7 +49,7 @@ public:
 private:
   explicit RealModel(const Artifact &artifact) : artifact(artifact) {}
   llvm::Error fillHistory(int64_t layer, uint32_t seed, const check::Sequence &sequence,
-                          const runtime::StepSequence &entry);
+                          std::span<const int32_t> pages);
 
   static constexpr uint32_t kSeed = 1;
   static constexpr int64_t kTablePages = 4096;

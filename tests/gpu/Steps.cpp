@@ -75,11 +75,12 @@ uint64_t launchBase(int64_t round) {
 Expected<StepsResult> repeatSteps(RealModel &model, const check::Workload &workload,
                                   const StepsOptions &options) {
   auto session =
-      model.session(workload, {.launchFlags = options.delays ? uint32_t(kLaunchDelays) : 0u});
+      model.session(workload, {.launchFlags = options.delays ? uint32_t(kLaunchDelays) : 0u,
+                               .ranks = options.ranks});
   if (!session)
     return session.takeError();
-  const runtime::Plan &plan = (*session)->plan();
   runtime::Executor &executor = (*session)->getExecutor().member(0);
+  const runtime::Plan &plan = executor.getPlan();
   const int64_t launches = int64_t(plan.launches.size());
   auto digests = Digests::create(model, plan.target, options.perRound);
   if (!digests)

@@ -14,7 +14,8 @@ const std::map<llvm::StringRef, llvm::StringRef> &digestHeaders();
 struct StepsOptions {
   int64_t steps = 10'000;
   int64_t perRound = 20; ///< between two fresh starts: poisoned scratch, another launch number
-  bool delays = false;   ///< SMs start up to 65 us late, other ones in every launch
+  runtime::RankOptions ranks;
+  bool delays = false; ///< SMs start up to 65 us late, other ones in every launch
 };
 
 struct StepsResult {

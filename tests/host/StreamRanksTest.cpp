@@ -97,3 +97,26 @@ TEST_CASE("ranks of an fp32 stream leave the bits of one") {
   WARN("turn " << at << ": rows " << rows);
   runRows(rows, {kRanks[at % std::size(kRanks)]});
 }
+
+TEST_CASE("rank 0 of eight alone, mirrored, leaves the bits of eight ranks of the mirrored model") {
+  const std::vector<check::Workload> steps = {streamStep(3, {{.start = kStreamRing - 1}})};
+  check::SessionOptions options = roomFor(steps);
+  options.mirrored = true;
+  std::vector<check::Outcome> expected;
+  {
+    Bench eight(kStreamConfig, 1, kSms, options, runtime::LaunchMode::Fused, 8);
+    for (const check::Workload &step : steps)
+      expected.push_back(eight.run(step, 1));
+  }
+  options.ranks.mirror = true;
+  Bench alone(kStreamConfig, 1, kSms, options, runtime::LaunchMode::Fused, 8);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    INFO(steps[i].str());
+    check::Outcome first;
+    const check::Report report = alone.compare(steps[i], 1, &first);
+    INFO(report.table());
+    checkLaunches(report);
+    CHECK(first == expected[i]);
+    CHECK(alone.run(steps[i], 2, (uint64_t(1) << 32) - 3) == expected[i]);
+  }
+}

@@ -177,9 +177,8 @@ TEST_CASE("KV pages: positions before start, poison from there on") {
     writeKv(layout, expected.data(), pages, position, key, value);
   }
   std::copy(expected.begin(), expected.end(), got.begin());
-  FillPages fill = fillPages(plan, layer, kSeed, got.data(), pages.data(), 2);
+  FillPages fill = fillPages(plan, layer, kSeed, got.data(), pages.data(), 2, start);
   fill.content = content;
-  fill.start = start;
   REQUIRE(fill_page_pieces(fill) * 16 == layout.pageBytes());
   for (int32_t page = 0; page < 2; ++page) {
     unsigned char *at = got.data() + pages[page] * layout.pageBytes();
@@ -190,6 +189,24 @@ TEST_CASE("KV pages: positions before start, poison from there on") {
     }
   }
   CHECK(got == expected);
+}
+
+TEST_CASE("KV pages of a window: those of its ring that hold the last positions") {
+  const Plan plan = {
+      .kernels = {{.name = "layer", .slots = {{.name = "kv_window", .role = SlotRole::Kv}}},
+                  {.name = "other", .slots = {{.name = "kv", .role = SlotRole::Kv}}}},
+      .buffers = {{.name = "kv_window", .kind = BufferKind::Kv, .window = 256},
+                  {.name = "kv", .kind = BufferKind::Kv}},
+      .launches = {{"layer", 0}, {"other", 1}}};
+  const auto range = [&](int64_t layer, int64_t start) {
+    const FillPages fill = fillPages(plan, layer, kSeed, nullptr, nullptr, 20, start);
+    CHECK(fill.start == start);
+    return std::pair(fill.first, fill.count);
+  };
+  CHECK(range(0, 100) == std::pair(0, 2));
+  CHECK(range(0, 640) == std::pair(6, 11)); // five pages, the last one empty yet
+  CHECK(range(0, 703) == std::pair(6, 11));
+  CHECK(range(1, 703) == std::pair(0, 20));
 }
 
 TEST_CASE("the kernels compile where there is an NVRTC") {

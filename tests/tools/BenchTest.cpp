@@ -45,17 +45,31 @@ runtime::Plan plan() {
 
 TEST_CASE("bytes of a step: weights once, experts as routed, histories once") {
   const std::vector<int64_t> active = {3, 4};
-  const Traffic layer = launchTraffic(plan(), 1, active, 100);
+  const Traffic layer = launchTraffic(plan(), 1, active, {2, 50});
   CHECK(layer.dense == 8 * 200 * 2);
   CHECK(layer.experts == 3 * 4 * 128 * 2);
   CHECK(layer.kv == 100 * 2 * 2 * 16 * 2);
-  const Traffic embed = launchTraffic(plan(), 0, active, 100);
+  const Traffic embed = launchTraffic(plan(), 0, active, {2, 50});
   CHECK(embed.dense == 2 * 32 * 2 + 8 * 200 * 2); // two rows of the table
   CHECK(embed.kv == 0);
-  const Traffic step = stepTraffic(plan(), active, 100);
+  const Traffic step = stepTraffic(plan(), active, {2, 50});
   CHECK(step.experts == 7 * 4 * 128 * 2);
   CHECK(step.total() ==
-        embed.total() + layer.total() + launchTraffic(plan(), 2, active, 100).total());
+        embed.total() + layer.total() + launchTraffic(plan(), 2, active, {2, 50}).total());
+}
+
+TEST_CASE("bytes of a rank: its shares, and a part of what all have whole; of a window its last") {
+  runtime::Plan one = plan();
+  one.tp = 4;
+  one.buffers[0].window = 30;
+  one.weights[1].parts = {{.tensor = "t",
+                           .shape = {32, 200},
+                           .transforms = {{.kind = runtime::TransformKind::Shard, .count = 8}}}};
+  const Traffic layer = launchTraffic(one, 1, std::vector<int64_t>{3, 4}, {2, 50});
+  CHECK(layer.dense == 8 * 200 * 2);
+  CHECK(layer.experts == 3 * 4 * 128 * 2 / 4);
+  CHECK(layer.kv == 2 * 30 * 2 * 2 * 16 * 2);
+  CHECK(launchTraffic(one, 1, std::vector<int64_t>{3, 4}, {2, 20}).kv == 2 * 20 * 2 * 2 * 16 * 2);
 }
 
 TEST_CASE("different experts of all rows; the lower index wins among equals") {

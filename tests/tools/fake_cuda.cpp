@@ -146,7 +146,7 @@ Work workOf(const std::string &name, const void *parameter) {
   if (name == "megalith_fill_pages")
     return [job = *static_cast<const FillPages *>(parameter)] {
       const uint32_t pieces = fill_page_pieces(job);
-      for (int32_t page = 0; page < job.count; ++page)
+      for (int32_t page = job.first; page < job.count; ++page)
         for (uint32_t i = 0; i < pieces; ++i)
           reinterpret_cast<FillPiece *>(job.pool)[int64_t(job.pages[page]) * pieces + i] =
               fill_page_piece(job, page, i);

@@ -77,6 +77,42 @@ def test_a_layer_a_launch_beside_a_stage_a_launch(bench):
     assert "per-stage" in done.stdout
 
 
+def test_rank_0_of_several_alone(tmp_path):
+    config = os.path.abspath("models/configs/muse-spark-mini.test.json")
+    words = ["compile", config, "--target", "sm_90a", "--rows", "1", "--tp", "8", "-o", str(tmp_path / "out")]
+    done = subprocess.run([MEGALITH, *words], capture_output=True, text=True, timeout=300)
+    if "NVRTC" in done.stderr and done.returncode:
+        pytest.skip("no NVRTC: " + done.stderr.splitlines()[-1])
+    assert done.returncode == 0, done.stderr
+    shutil.copy(FAKE, tmp_path / "libcuda.so.1")
+
+    def bench(*words):
+        return subprocess.run([BENCH, str(tmp_path / "out/sm_90a"), "--steps", str(STEPS), "--tp", "8", *words],
+                              capture_output=True, text=True, timeout=300,
+                              env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)})
+
+    file = tmp_path / "bench.json"
+    done = bench("--mirror-ranks", "--hop", "0,800", "--context", "100,1000", "--json", str(file))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(file.read_text())
+    assert [(c["hop_ns"], c["context"], c["ranks"]) for c in found["cells"]] == [
+        (h, c, 8) for h in (0, 800) for c in (100, 1000)]
+    assert "rank 0 of 8, mirrored" in done.stdout and "fused +800" in done.stdout
+    for cell in found["cells"]:
+        # Layers 0, 2, 3, 4 of 6 look back at 256 positions, the others at all; a rank has one head of 64.
+        positions = 4 * min(256, cell["context"]) + 2 * cell["context"]
+        assert cell["bytes"]["kv"] == positions * 2 * 64 * 2
+        kinds = {k["kernel"]: k["bytes"] for k in cell["kinds_in_turn"]}
+        assert set(kinds) == {"sliding_full", "sliding_sliding"}
+        # q, gate 128 rows, k, v 64 each, o_proj 128 of 1024; pooler 64 of 1024; unpooler 128 of 512; an eighth
+        # of the router's 16 fp32 rows, and of vectors.
+        matrices = 2 * ((128 + 128 + 64 + 64 + 128 + 64) * 1024 + 128 * 512) + 4 * 16 * 1024 // 8
+        assert 0 <= kinds["sliding_full"]["dense"] - matrices < 8000
+        assert kinds["sliding_full"]["experts"] % (3 * 64 * 512 * 2) == 0
+    refused = bench()
+    assert refused.returncode == 2 and "--mirror-ranks" in refused.stderr, refused.stderr
+
+
 def test_steps_that_feed_each_other(bench):
     done, found = bench("--rows", "4", "--context", "63", "--feedback")  # into the next page
     assert done.returncode == 0, done.stderr

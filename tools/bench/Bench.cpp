@@ -5,6 +5,8 @@
 #include "models/weights/weights.h"
 #include "runtime/error.h"
 #include "runtime/packing.h"
+#include "runtime/ranks.h"
+#include "runtime/step.h"
 #include "runtime/weight_packer.h"
 #include "tools/bench/DeviceTools.h"
 #include "tools/bench/FilledBackend.h"
@@ -49,13 +51,24 @@ int64_t boundWeights(const Plan &plan) {
   return bytes;
 }
 
-/// Bytes of one page in the pools of all layers.
-int64_t pageBytes(const Plan &plan) {
+/// Bytes of one page in the pools of all layers; or of what pools of windows hold, which have as
+/// many pages as the window wants for each row.
+int64_t poolBytes(const Plan &plan, bool ofWindows) {
+  std::set<std::pair<std::string, int64_t>> seen;
   int64_t bytes = 0;
-  for (const Buffer &buffer : plan.buffers)
-    if (buffer.kind == BufferKind::Kv)
-      bytes += buffer.bytes * (buffer.perLayer ? plan.layers : 1);
+  for (const Launch &launch : plan.launches)
+    for (const SlotBinding &slot : plan.kernel(launch.kernel)->slots)
+      if (const Buffer *buffer = plan.buffer(slot.name);
+          buffer && buffer->kind == BufferKind::Kv &&
+          seen.emplace(slot.name, buffer->perLayer ? launch.layer + slot.layerOffset : -1).second) {
+        const bool isRing = buffer->window && !plan.loopingKernel();
+        if (isRing == ofWindows)
+          bytes += buffer->bytes * (isRing ? ringPages(buffer->window) * plan.rows : 1);
+      }
   return bytes;
+}
+int64_t pageBytes(const Plan &plan) {
+  return poolBytes(plan, /*ofWindows=*/false);
 }
 
 /// In whatever order they are listed.
@@ -83,9 +96,9 @@ private:
     return {.rows = rows, .context = context, .histories = rows, .further = options.further()};
   }
   Expected<int64_t> poolPages();
-  Error runPlan(const Compiled &compiled, int64_t pages);
+  Error runPlan(const Compiled &compiled, int64_t pages, int64_t hopNs);
   Error demandSameLogits(const Cell &cell, const std::vector<unsigned char> &bits);
-  Error fillHistories(const Plan &plan, const Workload &workload,
+  Error fillHistories(const Executor &executor, const Workload &workload,
                       std::span<const StepSequence> sequences);
 
   const BenchOptions &options;
@@ -112,6 +125,13 @@ Error Bench::open() {
       return problem("{0}: expected a plan of {1} for {2} as in {3}, got {4} for {5}", folder,
                      plans[0].plan.model, result.target, plans[0].folder, plan->model,
                      plan->target);
+    if ((plan->tp > 1) != !options.hops.empty())
+      return problem("{0}: {1}", folder,
+                     plan->tp > 1 ? "expected a plan of one rank but got one of " +
+                                        std::to_string(plan->tp) +
+                                        "; say --mirror-ranks to time its rank 0 alone"
+                                  : "expected a plan of several ranks, as --mirror-ranks says, but "
+                                    "got one of one; compile with --tp");
     result.model = plan->model;
     result.target = plan->target;
     result.sms = plan->sms;
@@ -174,8 +194,11 @@ Expected<int64_t> Bench::poolPages() {
   if (!free)
     return free.takeError();
   const Plan &plan = plans[0].plan;
-  const int64_t room = *free - boundWeights(plan) - kMargin;
-  if (room < pageBytes(plan))
+  int64_t room = *free - boundWeights(plan) - kMargin, rings = 0;
+  for (const Compiled &compiled : plans)
+    rings = std::max(rings, poolBytes(compiled.plan, /*ofWindows=*/true));
+  room -= rings;
+  if (room < std::max<int64_t>(1, pageBytes(plan)))
     return problem("GPU memory: {0} has {1} bytes of weights, of the GPU's {2} bytes {3} are free; "
                    "expected room for KV pages and {4} bytes besides: free memory, or bench a "
                    "smaller model",
@@ -184,24 +207,29 @@ Expected<int64_t> Bench::poolPages() {
   for (const Compiled &compiled : plans)
     for (int64_t context : options.contexts)
       wanted = std::max(wanted, workload(compiled.plan.rows, context).pages());
-  return std::min(wanted, room / pageBytes(plan));
+  return std::min(wanted, room / std::max<int64_t>(1, pageBytes(plan)));
 }
 
-Error Bench::fillHistories(const Plan &plan, const Workload &workload,
+Error Bench::fillHistories(const Executor &executor, const Workload &workload,
                            std::span<const StepSequence> sequences) {
+  const Plan &plan = executor.getPlan();
   for (size_t s = 0; s < sequences.size(); ++s) {
-    const std::vector<int32_t> &pages = sequences[s].pages;
-    // The stream keeps the order: the fills before have read the table.
-    if (Error error = cuda->write(table, pages.data(), int64_t(pages.size()) * 4))
-      return error;
+    std::vector<int32_t> pages; ///< that the table holds
     for (int64_t layer = 0; layer < plan.layers; ++layer) {
       const FilledBackend::Address pool = backend->pool(layer);
       if (!pool)
         continue;
+      std::vector<int32_t> own = executor.kvPages(layer, sequences[s], int64_t(s));
+      own.resize(std::min(own.size(), sequences[s].pages.size()));
+      // The stream keeps the order: the fills before have read the table.
+      if (own != pages)
+        if (Error error = cuda->write(table, own.data(), int64_t(own.size()) * 4))
+          return error;
+      pages = std::move(own);
       FillPages job = fillPages(plan, layer, options.seed, reinterpret_cast<unsigned char *>(pool),
-                                reinterpret_cast<const int32_t *>(table), int64_t(pages.size()));
+                                reinterpret_cast<const int32_t *>(table), int64_t(pages.size()),
+                                workload.context);
       job.content = workload.content(int64_t(s));
-      job.start = workload.context;
       if (Error error = fill->fill(job))
         return error;
     }
@@ -224,7 +252,7 @@ Error Bench::demandSameLogits(const Cell &cell, const std::vector<unsigned char>
                  workload.rows, workload.context, str(cell.launch), wrong, bits.size() / 4);
 }
 
-Error Bench::runPlan(const Compiled &compiled, int64_t pages) {
+Error Bench::runPlan(const Compiled &compiled, int64_t pages, int64_t hopNs) {
   const Plan &plan = compiled.plan;
   ExecuteOptions execute;
   for (int64_t context : options.contexts)
@@ -233,8 +261,11 @@ Error Bench::runPlan(const Compiled &compiled, int64_t pages) {
   execute.poolPages = pages;
   execute.deadlineNs = options.deadlineNs;
   execute.traced = options.trace ? kTracedLaunches : 0;
+  execute.mirror = plan.tp > 1;
+  execute.hopNs = uint32_t(hopNs);
   const auto begin = std::chrono::steady_clock::now();
-  auto executor = Executor::create(plan, compiled.folder, *backend, openTensors(weights), execute);
+  auto executor = Executor::create(planOfRank(plan, 0), compiled.folder, *backend,
+                                   openTensors(weights), execute);
   if (!executor)
     return executor.takeError();
   if (!table) {
@@ -253,15 +284,17 @@ Error Bench::runPlan(const Compiled &compiled, int64_t pages) {
   for (int64_t context : options.contexts) {
     Cell cell;
     cell.launch = plan.launchMode;
+    cell.ranks = plan.tp;
+    cell.hopNs = hopNs;
     cell.workload = fit(workload(plan.rows, context), pages);
     if (cell.workload.histories < 1)
       return problem("rows {0}, context {1}: one history needs {2} pages of {3} bytes, memory "
                      "beside the weights has {4}; expected a shorter context",
                      plan.rows, context, cell.workload.pagesPerSequence(), pageBytes(plan), pages);
     const std::vector<StepSequence> sequences = cell.workload.sequences(options.seed, plan.vocab);
-    if (Error error = fillHistories(plan, cell.workload, sequences))
+    if (Error error = fillHistories(**executor, cell.workload, sequences))
       return error;
-    Timing timing(*cuda, **executor, options);
+    Timing timing(*cuda, **executor, plan, options);
     if (Error error = timing.measure(sequences, cell))
       return problem("rows {0}, context {1}: {2}", plan.rows, context,
                      llvm::toString(std::move(error)));
@@ -281,9 +314,11 @@ Error Bench::run() {
   auto pages = poolPages();
   if (!pages)
     return pages.takeError();
+  const std::vector<int64_t> hops = options.hops.empty() ? std::vector<int64_t>{0} : options.hops;
   for (const Compiled &compiled : plans)
-    if (Error error = runPlan(compiled, *pages))
-      return error;
+    for (int64_t hop : hops)
+      if (Error error = runPlan(compiled, *pages, hop))
+        return error;
   return measureCeiling();
 }
 

@@ -34,6 +34,9 @@ struct BenchOptions {
   /// Time steps that feed each other too, each one position further.
   bool feedback = false;
   bool trace = false; ///< read back what kernels compiled with --trace record
+  /// Time rank 0 of plans of several ranks, alone (ExecuteOptions::mirror), for each of these extra
+  /// nanoseconds that words of other ranks take. Empty: plans of one rank.
+  std::vector<int64_t> hops;
 
   /// Positions behind a step's that steps which feed each other go on to.
   int64_t further() const { return feedback ? warmUp + steps : 0; }
@@ -58,9 +61,17 @@ struct KernelTimes {
   Traffic traffic;      ///< of all its launches in a step
 };
 
+/// Layers of one kernel in turn, nothing between them.
+struct KindTimes {
+  std::string kernel;
+  Times one;       ///< of a launch
+  Traffic traffic; ///< likewise, on average
+};
+
 /// One plan at one context.
 struct Cell {
   Workload workload;
+  int64_t ranks = 1, hopNs = 0; ///< ranks > 1: of rank 0, mirrored
   runtime::LaunchMode launch = runtime::LaunchMode::Fused;
   std::vector<int64_t> activeExperts; ///< by layer, as routed
   Traffic traffic;                    ///< of a step
@@ -71,6 +82,8 @@ struct Cell {
   /// A layer's launch, or launches, with nothing but equal layers before and behind, in turn.
   std::optional<Times> rotating;
   Traffic rotatingTraffic; ///< of one such layer, on average
+  /// The same of each kernel that computes several layers, where layers are of several kinds.
+  std::vector<KindTimes> kinds;
   /// A step of a CUDA graph whose steps feed each other; and the tokens chosen, [step][sequence],
   /// of the warm-up first.
   std::optional<Times> feedback;

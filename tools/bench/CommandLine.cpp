@@ -31,6 +31,11 @@ static constexpr cli::Option kOptions[] = {
     {"deadline-ms", "<n>", "how long one wait in a kernel may take (2000)"},
     {"seed", "<n>", "of the made-up weights, tokens and histories (1)"},
     {"device", "<n>", "number of the GPU (0)"},
+    {"mirror-ranks", "",
+     "time rank 0 of plans of several ranks alone, what it sends falling to itself"},
+    {"hop", "<list>",
+     "with --mirror-ranks: ns that words of other ranks take longer, by commas (0)"},
+    {"tp", "<n>", "ranks, 1, 2, 4 or 8; with more than one --mirror-ranks (1)"},
     {"target", "<name>", "with a config: sm_90a or sm_100a (sm_90a)"},
     {"sms", "<n>", "with a config: SMs to use (132 for sm_90a, 148 for sm_100a)"},
     {"quant", "<what>", cli::kConfigQuantHelp},
@@ -55,19 +60,21 @@ constinit const cli::Syntax kFolderSyntax = {
     "megalith-bench out/sm_90a --rows 1,8 --context 129,8192 --json bench.json"};
 
 /// rows<n> of `folder`, or `folder` itself where it is an artifact.
-static Expected<std::string> artifact(StringRef folder, int64_t rows, LaunchMode mode) {
+static Expected<std::string> artifact(StringRef folder, int64_t rows, LaunchMode mode, int64_t tp) {
   llvm::SmallString<256> own(folder), inside(folder);
   llvm::sys::path::append(own, "plan.json");
   if (llvm::sys::fs::exists(own))
     return folder.str();
-  llvm::sys::path::append(inside, runtime::artifactName(rows, mode));
+  llvm::sys::path::append(inside, runtime::artifactName(rows, mode, tp));
   llvm::SmallString<256> plan(inside);
   llvm::sys::path::append(plan, "plan.json");
   if (!llvm::sys::fs::exists(plan))
     return cli::failure(cli::Exit::Input,
                         "expected {0} or {1} but neither is there; megalith compile <config.json> "
                         "--rows {2} -o out{3} makes out/<target>/{4}",
-                        own, plan, rows, cli::optionOf(mode), runtime::artifactName(rows, mode));
+                        own, plan, rows,
+                        cli::optionOf(mode) + (tp == 1 ? "" : " --tp " + std::to_string(tp)),
+                        runtime::artifactName(rows, mode, tp));
   return inside.str().str();
 }
 
@@ -83,6 +90,8 @@ static std::string numbered(StringRef file, const Cell &cell) {
   llvm::SmallString<256> name(file);
   std::string mark = "rows" + std::to_string(cell.workload.rows) + "-context" +
                      std::to_string(cell.workload.context);
+  if (cell.ranks > 1)
+    mark += "-hop" + std::to_string(cell.hopNs);
   if (cell.launch != LaunchMode::Fused)
     mark += ("-" + str(cell.launch)).str();
   const std::string extension = llvm::sys::path::extension(file).str();
@@ -122,6 +131,25 @@ Expected<Request> readRequest(const cli::Arguments &arguments) {
   if (!device)
     return device.takeError();
   options.ordinal = int(*device);
+  auto ranks = arguments.choice("tp", {"1", "2", "4", "8"});
+  if (!ranks)
+    return ranks.takeError();
+  request.ranks = ranks->front() - '0';
+  auto hops = arguments.integers("hop", 0, 1000000);
+  if (!hops)
+    return hops.takeError();
+  const bool mirrors = arguments.has("mirror-ranks");
+  if (!mirrors && (request.ranks > 1 || !hops->empty()))
+    return cli::failure(cli::Exit::CommandLine,
+                        "--{0}: expected --mirror-ranks beside it: of several ranks this times one "
+                        "alone; add it",
+                        request.ranks > 1 ? "tp" : "hop");
+  if (mirrors && options.feedback)
+    return cli::failure(cli::Exit::CommandLine,
+                        "--feedback: expected without --mirror-ranks, since ranks do not choose "
+                        "tokens together yet; leave one of them out");
+  if (mirrors)
+    options.hops = hops->empty() ? std::vector<int64_t>{0} : *hops;
   request.json = arguments.text("json").str();
   request.trace = arguments.text("trace").str();
   request.perfetto = arguments.text("perfetto").str();
@@ -132,7 +160,7 @@ Expected<Request> readRequest(const cli::Arguments &arguments) {
 Error run(Request request, StringRef folder) {
   for (int64_t rows : request.rows)
     for (LaunchMode mode : request.modes) {
-      auto found = artifact(folder, rows, mode);
+      auto found = artifact(folder, rows, mode, request.ranks);
       if (!found)
         return found.takeError();
       request.options.folders.push_back(*found);

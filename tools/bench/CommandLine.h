@@ -15,6 +15,7 @@ extern const cli::Syntax kSyntax, kFolderSyntax;
 struct Request {
   std::vector<int64_t> rows;
   std::vector<runtime::LaunchMode> modes; ///< a plan for each, of each rows bucket
+  int64_t ranks = 1;                      ///< of the plans
   BenchOptions options;
   std::string json;            ///< file, "" for none
   std::string trace, perfetto; ///< files, "" for none

@@ -23,6 +23,12 @@ static double tokensPerSecond(const Cell &cell, const Times &step) {
   return step.median > 0 ? double(cell.workload.rows) / step.median * 1e6 : 0;
 }
 
+/// How launches follow each other, and of what rank.
+static std::string modeOf(const Cell &cell) {
+  std::string mode = str(cell.launch).str();
+  return cell.ranks == 1 ? mode : formatv("{0} +{1}", mode, cell.hopNs).str();
+}
+
 static double meanExperts(const Cell &cell) {
   const auto sum =
       std::accumulate(cell.activeExperts.begin(), cell.activeExperts.end(), int64_t(0));
@@ -42,7 +48,7 @@ std::string cellLine(const BenchResult &result, const Cell &cell) {
   const double speed = rate(cell.traffic.total(), cell.best().median);
   return formatv("rows {0}, context {1}, {2}: stream {3:F1} us, graph {4:F1} us, separate {5:F1} "
                  "us; {6:F1} tokens/s, {7:F0} GB/s, {8:F1} % of the ceiling",
-                 cell.workload.rows, cell.workload.context, str(cell.launch), cell.stream.median,
+                 cell.workload.rows, cell.workload.context, modeOf(cell), cell.stream.median,
                  cell.graph.median, cell.separate.median, tokensPerSecond(cell, cell.best()),
                  speed / 1e9, 100 * speed / result.ceiling);
 }
@@ -62,26 +68,30 @@ static std::string stepTable(const BenchResult &result) {
               "graph", "tok/s", "GB/s", "ceiling", "of 4.70");
   for (const Cell &cell : result.cells) {
     const double speed = rate(cell.traffic.total(), cell.best().median);
-    text += formatv("{0,5}{1,9}{2,11}{3,10}{4,9:F1}{5,9:F3}{6,11:F1}{7,11:F1}{8,11:F1}{9,10:F1}"
-                    "{10,8:F0}{11,7:F1} %{12,7:F1} %\n",
-                    cell.workload.rows, cell.workload.context, str(cell.launch),
-                    cell.workload.histories, meanExperts(cell), double(cell.traffic.total()) / 1e9,
-                    cell.separate.median, cell.stream.median, cell.graph.median,
-                    tokensPerSecond(cell, cell.best()), speed / 1e9, 100 * speed / result.ceiling,
-                    100 * speed / kUsualCeiling);
+    text +=
+        formatv("{0,5}{1,9}{2,11}{3,10}{4,9:F1}{5,9:F3}{6,11:F1}{7,11:F1}{8,11:F1}{9,10:F1}"
+                "{10,8:F0}{11,7:F1} %{12,7:F1} %\n",
+                cell.workload.rows, cell.workload.context, modeOf(cell), cell.workload.histories,
+                meanExperts(cell), double(cell.traffic.total()) / 1e9, cell.separate.median,
+                cell.stream.median, cell.graph.median, tokensPerSecond(cell, cell.best()),
+                speed / 1e9, 100 * speed / result.ceiling, 100 * speed / kUsualCeiling);
   }
   return text;
 }
 
 static std::string kernelTable(const BenchResult &result) {
   std::string text =
-      formatv("{0,5}{1,9}  {2,-18}{3,9}{4,11}{5,11}{6,11}{7,10}{8,10}\n", "rows", "context",
-              "kernel", "launches", "median", "least", "p90", "MB", "GB/s");
+      formatv("{0,5}{1,9}  {2,-26}{3,9}{4,11}{5,11}{6,11}{7,10}{8,10}{9,10}\n", "rows", "context",
+              "kernel", "launches", "median", "least", "p90", "MB", "GB/s", "ceiling");
   auto line = [&](const Cell &cell, const std::string &name, int64_t launches, const Times &times,
                   int64_t bytes) {
-    text += formatv("{0,5}{1,9}  {2,-18}{3,9}{4,11:F2}{5,11:F2}{6,11:F2}{7,10:F2}{8,10:F0}\n",
-                    cell.workload.rows, cell.workload.context, name, launches, times.median,
-                    times.least, times.p90, double(bytes) / 1e6, rate(bytes, times.median) / 1e9);
+    const double speed = rate(bytes, times.median);
+    const std::string hop = cell.ranks == 1 ? "" : formatv(" +{0} ns", cell.hopNs).str();
+    text += formatv("{0,5}{1,9}  {2,-26}{3,9}{4,11:F2}{5,11:F2}{6,11:F2}{7,10:F2}{8,10:F0}"
+                    "{9,8:F1} %\n",
+                    cell.workload.rows, cell.workload.context, name + hop, launches, times.median,
+                    times.least, times.p90, double(bytes) / 1e6, speed / 1e9,
+                    100 * speed / result.ceiling);
   };
   for (const Cell &cell : result.cells) {
     for (const KernelTimes &kernel : cell.kernels)
@@ -89,6 +99,8 @@ static std::string kernelTable(const BenchResult &result) {
            kernel.traffic.total() / std::max<int64_t>(1, kernel.launches));
     if (cell.rotating)
       line(cell, "layers in turn", 1, *cell.rotating, cell.rotatingTraffic.total());
+    for (const KindTimes &kind : cell.kinds)
+      line(cell, kind.kernel + "*", 1, kind.one, kind.traffic.total());
   }
   return text;
 }
@@ -100,14 +112,21 @@ std::string table(const BenchResult &result) {
   text += formatv("read ceiling {0:F3} TB/s", result.ceiling / 1e12);
   for (double run : result.ceilingRuns)
     text += formatv(" [{0:F3}]", run / 1e12);
+  if (!result.cells.empty() && result.cells.front().ranks > 1)
+    text +=
+        formatv("\nrank 0 of {0}, mirrored: alone on this GPU, its stores to peers fall into its "
+                "own memory, words of other ranks arrive +N ns later",
+                result.cells.front().ranks);
   const std::string reason = voidReason(result);
   text += reason.empty() ? "\n\n" : "\n" + reason + "\n\n";
   text +=
       "Steps. GB: bytes that a step must read; tok/s and shares are of the faster of stream and "
       "graph.\n" +
       stepTable(result);
-  text += "\nLaunches. One at a time; \"layers in turn\": overlapping, nothing else between.\n" +
-          kernelTable(result);
+  text +=
+      "\nLaunches. One at a time; \"layers in turn\", and of one kernel (*): overlapping, nothing "
+      "else between.\n" +
+      kernelTable(result);
   for (const Cell &cell : result.cells)
     if (cell.feedback)
       text +=
@@ -152,6 +171,8 @@ static llvm::json::Object json(const Cell &cell, double ceiling) {
   llvm::json::Object object{{"rows", cell.workload.rows},
                             {"context", cell.workload.context},
                             {"launch", str(cell.launch)},
+                            {"ranks", cell.ranks},
+                            {"hop_ns", cell.hopNs},
                             {"histories", cell.workload.histories},
                             {"active_experts", llvm::json::Array(cell.activeExperts)},
                             {"bytes", json(cell.traffic)},
@@ -173,6 +194,17 @@ static llvm::json::Object json(const Cell &cell, double ceiling) {
         {"us", json(*cell.rotating)},
         {"bytes", json(cell.rotatingTraffic)},
         {"bytes_per_s", rate(cell.rotatingTraffic.total(), cell.rotating->median)}};
+  llvm::json::Array kinds;
+  for (const KindTimes &kind : cell.kinds) {
+    const double speed = rate(kind.traffic.total(), kind.one.median);
+    kinds.push_back(llvm::json::Object{{"kernel", kind.kernel},
+                                       {"us", json(kind.one)},
+                                       {"bytes", json(kind.traffic)},
+                                       {"bytes_per_s", speed},
+                                       {"share_of_ceiling", ceiling > 0 ? speed / ceiling : 0}});
+  }
+  if (!kinds.empty())
+    object["kinds_in_turn"] = std::move(kinds);
   return object;
 }
 

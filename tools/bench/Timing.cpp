@@ -37,12 +37,12 @@ Times summarise(std::vector<double> values) {
 
 Error Timing::measure(std::span<const StepSequence> stepSequences, Cell &cell) {
   sequences = stepSequences;
-  const Plan &plan = executor.getPlan();
   if (Error error = begin())
     return error;
   if (Error error = route(cell))
     return error;
-  cell.traffic = stepTraffic(plan, cell.activeExperts, cell.workload.positionsRead());
+  cell.traffic =
+      stepTraffic(whole, cell.activeExperts, {cell.workload.histories, cell.workload.context});
 
   if (Error error = timeSeparate(cell))
     return error;
@@ -301,7 +301,7 @@ Error Timing::timeSeparate(Cell &cell) {
     for (int64_t i = 0; i < launches; ++i)
       if (plan.launches[size_t(i)].kernel == kernel.name) {
         ++entry.launches;
-        entry.traffic += launchTraffic(plan, i, cell.activeExperts, cell.workload.positionsRead());
+        entry.traffic += trafficOf(cell, i);
       }
   }
   return Error::success();
@@ -326,26 +326,65 @@ std::vector<LaunchGroup> Timing::equalLayers() const {
   return best;
 }
 
-/// The launches before the layers once, then the layers round and round, every launch taking its
-/// input from the one before. What they compute is no model's step, but the same work.
+/// The layers that a kernel computes in a launch each.
+std::vector<LaunchGroup> Timing::layersOf(const std::string &kernel) const {
+  const Plan &plan = executor.getPlan();
+  std::vector<LaunchGroup> layers;
+  for (const LaunchGroup &group : plan.groups())
+    if (group.count == 1 && plan.launches[size_t(group.first)].kernel == kernel)
+      layers.push_back(group);
+  return layers;
+}
+
+Traffic Timing::trafficOf(const Cell &cell, int64_t launch) const {
+  return launchTraffic(whole, launch, cell.activeExperts,
+                       {cell.workload.histories, cell.workload.context});
+}
+
 Error Timing::timeRotating(Cell &cell) {
   const Plan &plan = executor.getPlan();
   if (plan.loopingKernel())
     return Error::success(); // its turns follow each other in `stream` and `graph`
-  const std::vector<LaunchGroup> groups = equalLayers();
-  const int64_t first = groups.front().first, count = groups.back().last() + 1 - first;
-  if (first == 0 || groups.size() < 2)
+  if (Error error = rotate(equalLayers(), cell, cell.rotating, cell.rotatingTraffic))
+    return error;
+  std::vector<KindTimes> kinds;
+  for (const Kernel &kernel : plan.kernels) {
+    KindTimes kind{.kernel = kernel.name};
+    std::optional<Times> times;
+    if (Error error = rotate(layersOf(kernel.name), cell, times, kind.traffic))
+      return error;
+    if (!times)
+      continue;
+    kind.one = *times;
+    kinds.push_back(std::move(kind));
+  }
+  if (kinds.size() > 1)
+    cell.kinds = std::move(kinds);
+  return Error::success();
+}
+
+/// The launches before the first layer once, then these layers round and round, every launch taking
+/// its input from the one before. What they compute is no model's step, but the same work.
+Error Timing::rotate(const std::vector<LaunchGroup> &groups, const Cell &cell,
+                     std::optional<Times> &result, Traffic &each) {
+  if (groups.size() < 2 || groups.front().first == 0)
     return Error::success();
+  const int64_t first = executor.getPlan().groups()[1].first;
   const int64_t rounds = std::max<int64_t>(3, options.steps / 2);
-  const Prepared start = executor.prepareLaunches(0, first);
-  Prepared layers = executor.prepareLaunches(first, count);
-  if (Error error = cuda.enqueue(start, Chaining::Programmatic))
+  std::vector<int64_t> indices;
+  for (const LaunchGroup &group : groups)
+    for (int64_t i = group.first; i <= group.last(); ++i)
+      indices.push_back(i);
+  Prepared layers;
+  for (int64_t index : indices)
+    layers.push_back(executor.prepareLaunches(index, 1).front());
+  if (Error error = cuda.enqueue(executor.prepareLaunches(0, first), Chaining::Programmatic))
     return error;
   std::vector<Event> events;
   int64_t number = first;
   for (int64_t round = -1; round < rounds; ++round) { // one to warm up
     for (PreparedLaunch &launch : layers)
-      launch.args.launch_in_step = uint32_t(number++);
+      launch.setLaunchInStep(uint32_t(number++));
     if (Error error = cuda.enqueue(layers, Chaining::Programmatic))
       return error;
     MEGALITH_TRY(event, Event::create(cuda.driver()));
@@ -357,7 +396,7 @@ Error Timing::timeRotating(Cell &cell) {
     return error;
   if (Error error = synchronize([&](uint64_t passed) {
         return int64_t(passed) < first ? int64_t(passed)
-                                       : first + (int64_t(passed) - first) % count;
+                                       : indices[size_t(int64_t(passed) - first) % indices.size()];
       }))
     return error;
   std::vector<double> times;
@@ -365,12 +404,12 @@ Error Timing::timeRotating(Cell &cell) {
     MEGALITH_TRY(microseconds, events[i].since(events[i - 1]));
     times.push_back(*microseconds / double(groups.size()));
   }
-  cell.rotating = summarise(times);
+  result = summarise(times);
   Traffic all;
-  for (int64_t i = first; i < first + count; ++i)
-    all += launchTraffic(plan, i, cell.activeExperts, cell.workload.positionsRead());
+  for (int64_t index : indices)
+    all += trafficOf(cell, index);
   const auto layersTimed = int64_t(groups.size());
-  cell.rotatingTraffic = {all.dense / layersTimed, all.experts / layersTimed, all.kv / layersTimed};
+  each = {all.dense / layersTimed, all.experts / layersTimed, all.kv / layersTimed};
   return begin();
 }
 

@@ -16,8 +16,10 @@ inline constexpr int64_t kTracedLaunches = 16;
 /// counter moves on.
 class Timing {
 public:
-  Timing(runtime::CudaBackend &cuda, runtime::Executor &executor, const BenchOptions &options)
-      : cuda(cuda), executor(executor), options(options),
+  /// `plan`: the executor's, with all shards.
+  Timing(runtime::CudaBackend &cuda, runtime::Executor &executor, const runtime::Plan &plan,
+         const BenchOptions &options)
+      : cuda(cuda), executor(executor), whole(plan), options(options),
         launches(int64_t(executor.getPlan().launches.size())) {}
 
   /// Measures all of a cell; `sequences` are those of its workload, their pages are filled.
@@ -33,6 +35,9 @@ private:
   llvm::Error route(Cell &cell);
   llvm::Error timeSeparate(Cell &cell);
   llvm::Error timeRotating(Cell &cell);
+  llvm::Error rotate(const std::vector<runtime::LaunchGroup> &groups, const Cell &cell,
+                     std::optional<Times> &times, Traffic &each);
+  Traffic trafficOf(const Cell &cell, int64_t launch) const;
   llvm::Error readRecords(Cell &cell);
   llvm::Error timeFeedback(Cell &cell);
   llvm::Expected<std::vector<double>> timeSteps(const Enqueue &step);
@@ -43,9 +48,11 @@ private:
   llvm::Error begin();
   llvm::Error demandSameLogits(const char *mode);
   std::vector<runtime::LaunchGroup> equalLayers() const;
+  std::vector<runtime::LaunchGroup> layersOf(const std::string &kernel) const;
 
   runtime::CudaBackend &cuda;
   runtime::Executor &executor;
+  const runtime::Plan &whole;
   const BenchOptions &options;
   const int64_t launches; ///< of a step
   std::span<const runtime::StepSequence> sequences;

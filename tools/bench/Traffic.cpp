@@ -38,22 +38,33 @@ static int64_t netBytes(const Weight &weight, int64_t rows) {
   return 0;
 }
 
+/// Whether ranks have parts of it.
+static bool isDivided(const Weight &weight) {
+  return std::any_of(weight.parts.begin(), weight.parts.end(), [](const runtime::WeightPart &part) {
+    return std::any_of(
+        part.transforms.begin(), part.transforms.end(),
+        [](const runtime::Transform &t) { return t.kind == runtime::TransformKind::Shard; });
+  });
+}
+
 Traffic launchTraffic(const Plan &plan, int64_t launch, std::span<const int64_t> activeExperts,
-                      int64_t positionsRead) {
+                      const Histories &histories) {
   Traffic traffic;
   const runtime::Launch &which = plan.launches[size_t(launch)];
   for (const runtime::SlotBinding &slot : plan.kernel(which.kernel)->slots) {
     if (!slot.isUsedIn(launch))
       continue;
     if (slot.role == runtime::SlotRole::Kv) {
+      const int64_t window = plan.buffer(slot.name)->window;
+      const int64_t read = window ? std::min(window, histories.positions) : histories.positions;
       // K and V, bf16.
-      traffic.kv += positionsRead * 2 * plan.kvHeads * plan.headDim * 2;
+      traffic.kv += histories.count * read * 2 * plan.kvHeads * plan.headDim * 2;
       continue;
     }
     const Weight *weight = plan.weight(slot.name);
     if (!weight)
       continue;
-    const int64_t bytes = netBytes(*weight, plan.rows);
+    const int64_t bytes = netBytes(*weight, plan.rows) / (isDivided(*weight) ? 1 : plan.tp);
     if (weight->experts)
       traffic.experts += bytes * activeExperts[size_t(which.layer + slot.layerOffset)];
     else
@@ -63,10 +74,10 @@ Traffic launchTraffic(const Plan &plan, int64_t launch, std::span<const int64_t>
 }
 
 Traffic stepTraffic(const Plan &plan, std::span<const int64_t> activeExperts,
-                    int64_t positionsRead) {
+                    const Histories &histories) {
   Traffic traffic;
   for (size_t launch = 0; launch < plan.launches.size(); ++launch)
-    traffic += launchTraffic(plan, int64_t(launch), activeExperts, positionsRead);
+    traffic += launchTraffic(plan, int64_t(launch), activeExperts, histories);
   return traffic;
 }
 

@@ -24,8 +24,6 @@ struct Workload {
   int64_t pages() const {
     return histories * sharedPages() + rows * (pagesPerSequence() - sharedPages());
   }
-  /// Positions of different histories: what a step cannot do without reading.
-  int64_t positionsRead() const { return histories * context; }
   /// Which made-up history a sequence has.
   int64_t content(int64_t sequence) const { return sequence % histories; }
 

@@ -2,6 +2,7 @@
 
 #include "tools/check/Comparison.h"
 
+#include "ir/moe/Moe.h"
 #include "models/reference/compare.h"
 #include "models/weights/philox.h"
 #include "runtime/error.h"
@@ -17,14 +18,36 @@ using reference::kLayerTolerance;
 using reference::kLogitsTolerance;
 using reference::KvStore;
 using reference::Matrix;
+using runtime::problem;
 
 Expected<std::unique_ptr<Comparison>> Comparison::create(mlir::ModuleOp module,
                                                          const runtime::Plan &plan,
                                                          const ComparisonOptions &options) {
   std::unique_ptr<Comparison> comparison(new Comparison(module, plan, options));
+  if (options.mirrored)
+    if (Error error = comparison->unmask())
+      return error;
   if (Error error = comparison->plant(options.fault))
     return error;
   return comparison;
+}
+
+/// Ids that are masked are another rank's, of which rank 0 makes the logits of its own.
+Error Comparison::unmask() {
+  unmasked = module.clone();
+  module = *unmasked;
+  Error error = Error::success();
+  module.walk([&](moe::LmHeadOp head) {
+    if (!head.getValidVocab())
+      return;
+    const int64_t all = cast<mlir::RankedTensorType>(head.getResult().getType()).getShape().back();
+    if (int64_t(*head.getValidVocab()) < all / plan.tp)
+      error = llvm::joinErrors(std::move(error),
+                               problem("{0} of {1} ids are valid: expected all of rank 0's to be",
+                                       *head.getValidVocab(), all));
+    head.removeValidVocabAttr();
+  });
+  return error;
 }
 
 Error Comparison::plant(reference::Fault fault) {
@@ -110,11 +133,22 @@ KvStore &Comparison::history(int64_t layer) {
   const KvStore empty = evaluator->makeCache(layer);
   if (!cache || cache->heads != empty.heads || cache->headDim != empty.headDim)
     cache.emplace(empty);
+  // Mirrored heads are those that a rank would make up for itself.
+  KvStore own(std::max<int64_t>(1, cache->heads / plan.tp), cache->headDim);
   for (size_t s = 0; s < workload.sequences.size(); ++s) {
     const Sequence &sequence = workload.sequences[s];
-    cache->fillHashed(workload.seed, layer, int64_t(s), sequence.start, sequence.content,
-                      options.threads);
+    const auto fill = [&](KvStore &store) {
+      store.fillHashed(workload.seed, layer, int64_t(s), sequence.start, sequence.content,
+                       options.threads);
+    };
+    if (!options.mirrored)
+      fill(*cache);
+    else
+      fill(own);
   }
+  if (options.mirrored)
+    for (int64_t head = 0; head < cache->heads; head += own.heads)
+      cache->put(head, own);
   return *cache;
 }
 

@@ -10,9 +10,12 @@
 #include "models/reference/evaluator.h"
 #include "runtime/plan.h"
 #include "tools/check/KeptWeights.h"
+#include "tools/check/MirroredWeights.h"
 #include "tools/check/Report.h"
 #include "tools/check/Values.h"
 #include "tools/check/Workload.h"
+
+#include "mlir/IR/OwningOpRef.h"
 
 #include <map>
 #include <memory>
@@ -28,6 +31,7 @@ struct ComparisonOptions {
   std::optional<int64_t> layer; ///< only this layer's launch, on a made-up residual
   reference::Fault fault = reference::Fault::None; ///< planted, for tests that must fail
   unsigned threads = 2;                            ///< of the evaluator
+  bool mirrored = false;                           ///< the weights and histories of MirroredWeights
   /// Also measure what the contract leaves open, of launches and of whole steps: twice the work.
   bool open = false;
 };
@@ -72,8 +76,11 @@ private:
   };
 
   Comparison(mlir::ModuleOp module, const runtime::Plan &plan, const ComparisonOptions &options)
-      : module(module), plan(plan), options(options), hashed(options.weightSeed), weights(hashed) {}
+      : module(module), plan(plan), options(options), hashed(options.weightSeed),
+        mirror(hashed, plan),
+        weights(options.mirrored ? static_cast<const models::WeightSource &>(mirror) : hashed) {}
 
+  llvm::Error unmask();
   llvm::Error makeInputs(LayerInputs &made) const;
   llvm::Error compareLayer(const Matrix &before, LaunchValues &values, LaunchReport &report);
   /// A step of an evaluator's own, with the kernels' routing.
@@ -95,9 +102,11 @@ private:
   bool isLast(int64_t launch) const { return launch + 1 == int64_t(plan.launches.size()); }
 
   mlir::ModuleOp module;
+  mlir::OwningOpRef<mlir::ModuleOp> unmasked; ///< what `module` then is
   const runtime::Plan &plan;
   ComparisonOptions options;
   models::HashedWeights hashed;
+  MirroredWeights mirror;
   KeptWeights weights;
   std::optional<reference::Evaluator> evaluator, otherEvaluator; ///< the other: Inner::Paired
   std::optional<reference::KvStore> cache;                       ///< one layer's

@@ -86,8 +86,12 @@ Expected<std::unique_ptr<Session>> Session::create(mlir::ModuleOp module, const 
   execute.chaining = options.chaining;
   execute.traced = options.traced;
   execute.tokenSteps = options.tokenSteps;
-  auto executor = runtime::RankGroup::create(plan, folder, backend, openTensors(session->weights),
-                                             execute, options.ranks);
+  const bool isMirrored = options.mirrored || options.ranks.mirror;
+  const models::WeightSource *weights = &session->hashed;
+  if (isMirrored)
+    weights = &session->mirror.emplace(session->hashed, plan);
+  auto executor = runtime::RankGroup::create(plan, folder, backend, openTensors(*weights), execute,
+                                             options.ranks);
   if (!executor)
     return executor.takeError();
   session->executor = std::move(*executor);
@@ -96,6 +100,7 @@ Expected<std::unique_ptr<Session>> Session::create(mlir::ModuleOp module, const 
                                         .layer = options.layer,
                                         .fault = options.fault,
                                         .threads = options.threads,
+                                        .mirrored = isMirrored,
                                         .open = options.open});
   if (!comparison)
     return comparison.takeError();
@@ -151,8 +156,8 @@ static std::vector<uint16_t> bits(std::span<const double> values) {
 Error Session::fillHistory(int64_t layer, const Workload &workload) {
   if (options.fillHistory) {
     for (size_t s = 0; s < sequences.size(); ++s)
-      if (Error error =
-              options.fillHistory(layer, workload.seed, workload.sequences[s], sequences[s]))
+      if (Error error = options.fillHistory(layer, workload.seed, workload.sequences[s],
+                                            executor->kvPages(layer, sequences[s], int64_t(s))))
         return error;
     return Error::success();
   }

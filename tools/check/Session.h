@@ -21,9 +21,9 @@
 namespace megalith::check {
 
 /// Makes up the history of one sequence in a layer's pages: `sequence.start` positions of
-/// `sequence.content` (models::kvIndex), in the pages of `entry`.
+/// `sequence.content` (models::kvIndex), in these pages of the layer's pool (Executor::kvPages).
 using FillHistory = std::function<llvm::Error(
-    int64_t layer, uint32_t seed, const Sequence &sequence, const runtime::StepSequence &entry)>;
+    int64_t layer, uint32_t seed, const Sequence &sequence, std::span<const int32_t> pages)>;
 
 struct SessionOptions {
   uint32_t weightSeed = 1;
@@ -41,7 +41,10 @@ struct SessionOptions {
   runtime::Chaining chaining = runtime::Chaining::Programmatic; ///< of run
   int64_t tokenSteps = 0;                                       ///< most steps of generate
   int64_t traced = 0; ///< launches whose records `run` can read back (ExecuteOptions)
+  /// With ranks.mirror the reference is that of a model whose tensors repeat rank 0's share
+  /// (MirroredWeights); `mirrored` gives such a model to ranks that are all there, too.
   runtime::RankOptions ranks;
+  bool mirrored = false;
   FillHistory fillHistory; ///< by default position by position from here, which takes its time
 };
 
@@ -128,7 +131,7 @@ private:
   static constexpr const char *kResidual = "resid", *kQkv = "qkv", *kRouterLogits = "logits",
                               *kOutput = "out";
 
-  explicit Session(const SessionOptions &options) : options(options), weights(options.weightSeed) {}
+  explicit Session(const SessionOptions &options) : options(options), hashed(options.weightSeed) {}
 
   llvm::Error load(const Workload &workload, uint64_t launchBase, uint64_t delaySeed);
   llvm::Error poison(const runtime::Buffer &buffer);
@@ -146,7 +149,8 @@ private:
   std::vector<int64_t> layersRun() const;
 
   SessionOptions options;
-  models::HashedWeights weights;
+  models::HashedWeights hashed;
+  std::optional<MirroredWeights> mirror;
   std::unique_ptr<runtime::RankGroup> executor;
   std::unique_ptr<Comparison> comparison;       ///< knows the executor's plan
   std::vector<runtime::LaunchGroup> groups;     ///< that run, compared one by one

@@ -20,7 +20,7 @@ namespace megalith::cli {
 static Expected<std::vector<CompileRequest>> readBuckets(const Arguments &arguments,
                                                          ArrayRef<int64_t> buckets,
                                                          ArrayRef<runtime::LaunchMode> modes,
-                                                         int64_t leastContext) {
+                                                         int64_t leastContext, int64_t ranks) {
   Expected<StringRef> target = arguments.choice("target", targets());
   if (!target)
     return target.takeError();
@@ -50,6 +50,7 @@ static Expected<std::vector<CompileRequest>> readBuckets(const Arguments &argume
                           .launch = mode,
                           .cache = true,
                           .trace = arguments.has("trace") || arguments.has("perfetto"),
+                          .tp = ranks,
                           .leastContext = leastContext});
   return requests;
 }
@@ -68,8 +69,8 @@ static Error runBench(const Arguments &arguments) {
                        name);
     return bench::run(std::move(*request), given);
   }
-  auto buckets =
-      readBuckets(arguments, request->rows, request->modes, request->options.positions());
+  auto buckets = readBuckets(arguments, request->rows, request->modes, request->options.positions(),
+                             request->ranks);
   if (!buckets)
     return buckets.takeError();
   // No GPU: said before minutes of compiling.

@@ -294,11 +294,13 @@ static Error conform(Loaded &loaded, StringRef folder, runtime::Backend &backend
 }
 
 static Error writeReport(const check::Workload &workload, const runtime::Plan &plan,
-                         StringRef backend, const check::Report &report) {
+                         StringRef backend, const check::Report &report, bool isMirrored = false) {
   return writeText(
       "", formatv("{0} for {1}, rows {2}, {3} SMs{4}{5}, on {6}: {7}\n{8}", plan.model, plan.target,
                   plan.rows, plan.sms,
-                  plan.tp == 1 ? std::string() : formatv(" for each of {0} ranks", plan.tp).str(),
+                  plan.tp == 1 ? std::string()
+                  : isMirrored ? formatv(", rank 0 of {0} mirrored", plan.tp).str()
+                               : formatv(" for each of {0} ranks", plan.tp).str(),
                   plan.launchMode == runtime::LaunchMode::PerStage ? ", a launch a stage" : "",
                   backend, workload.str(), report.table())
               .str());
@@ -348,6 +350,7 @@ static Error runRun(const Arguments &arguments) {
     return failure(Exit::CommandLine, "--hop-ns: expected with --backend cuda only: the host's "
                                       "schedules hold words up anyway; leave it out");
   options.ranks.hopNs = uint32_t(*hop);
+  options.ranks.mirror = arguments.has("mirror-ranks");
   if (arguments.has("layer")) {
     Expected<int64_t> layer = arguments.integer("layer", 0, 999, 0);
     if (!layer)
@@ -390,6 +393,11 @@ static Error runRun(const Arguments &arguments) {
   if (Error error = checkAgainst(plan, *workload, options.layer))
     return error;
 
+  if (options.ranks.mirror && (plan.tp == 1 || others))
+    return failure(Exit::CommandLine,
+                   "--mirror-ranks: expected a plan of several ranks, compiled with --tp, in one "
+                   "process, but got {0}",
+                   others ? "several processes" : "a plan of one");
   if (conforms && (plan.loopingKernel() || plan.tp > 1))
     return failure(Exit::CommandLine,
                    "--conformance: expected a launch a layer or a stage on one rank but got {0}; "
@@ -419,7 +427,7 @@ static Error runRun(const Arguments &arguments) {
   if (!report)
     return with(Exit::Run, report.takeError());
   if (isSpeaker)
-    if (Error error = writeReport(*workload, plan, *backendName, *report))
+    if (Error error = writeReport(*workload, plan, *backendName, *report, options.ranks.mirror))
       return error;
   if (!report->passes())
     return notWithin();
@@ -455,6 +463,7 @@ static constexpr Option kOptions[] = {
     {"act", "<type>", kConfigActHelp},
     {"tp", "<n>", "with a config: ranks, 1, 2, 4 or 8; virtual, or one a process of torchrun (1)"},
     {"hop-ns", "<n>", "words of other ranks arrive so much later, on cuda (0)"},
+    {"mirror-ranks", "", "rank 0 alone, of a model whose tensors repeat its share: for real sizes"},
     {"launch", "<name>", "with a config: fused (a layer a launch) or per-stage (fused)"},
     {"sms", "<n>", "with a config: SMs to use (132 for sm_90a, 148 for sm_100a)"},
     {"scope", "<name>", "with a config: one launch a layer or one a step, layer or step (layer)"},

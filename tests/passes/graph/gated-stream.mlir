@@ -84,6 +84,7 @@
 // RANKS: task.weights @w_pooler n 64 {{.*}}rank_rows = array<i64: 64>
 // RANKS: task.weights @w_up n 128 {{.*}}rank_rows = array<i64: 64, 64>
 // RANKS: task.weights @w_down n 64 {{.*}}rank_rows = array<i64: 64>
+// RANKS: task.buffer @g_post_expert_norm [1, 64] {{.*}}rank_parts = array<i64: 64, 1>
 // RANKS: "publish_squares<expert_down, squares_words, down_rows, g_post_expert_norm>" {{.*}}@squares[0, d0 * 2] 8 x [2] own]
 // RANKS: task.poll "poll_scales<squares_words, pair_scales, 128, 1.00000000e-08f>"
 // RANKS: "combine_normed<expert_down, m_words, down_rows, pair_scales, 4>" {{.*}}@m[0, d0 * 32] 2 x [32] own]
