@@ -46,17 +46,14 @@ template <class... Edges, class Cta> MEGALITH_DEVICE void setup(const Cta &cta) 
 }
 
 namespace detail {
-/// The rest of a wait that did not pass at once; Time says how long it was, or nothing. Out of
-/// line: it is long, every wait has one, and all roles share the SM's instruction cache.
-template <class Time>
-MEGALITH_COLD Time await_slowly(const LaunchArgs &args, platform::BarrierRef barrier,
+/// The rest of a wait that did not pass at once. Out of line: it is long, every wait has one, and
+/// all roles share the SM's instruction cache.
+MEGALITH_COLD void await_slowly(const LaunchArgs &args, platform::BarrierRef barrier,
                                 uint32_t parity, uint32_t edge, uint32_t use, uint64_t n) {
-  const Time begin{};
   Patience patience;
   while (!platform::mbarrier_try_wait(barrier, parity))
     if (patience.lost(args))
       platform::fail(args.fault, edge, use + 1, use, n);
-  return begin.passed();
 }
 } // namespace detail
 
@@ -66,8 +63,7 @@ template <class E, class Cta>
 MEGALITH_DEVICE void await_phase(const Cta &cta, int slot, uint32_t parity, uint32_t use) {
   const platform::BarrierRef barrier = platform::barrier_ref(E::barrier(cta, slot));
   if (!platform::mbarrier_try_wait(barrier, parity))
-    detail::await_slowly<WaitTime<typename Cta::Config>>(cta.args, barrier, parity, E::kId, use,
-                                                         cta.n);
+    detail::await_slowly(cta.args, barrier, parity, E::kId, use, cta.n);
 }
 
 /// Waits for the next use of E to be signalled and returns its slot. Whole warp.

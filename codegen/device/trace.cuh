@@ -4,7 +4,6 @@
 //
 // It must not cost what it measures, and a layer's code is as large as the instruction cache: what
 // is kept are clock reads in registers, written in one place a stage that is known when compiling.
-// A wait that passes at once takes no time: only the rest of one that does not is measured.
 // Registers are not emptied between stages: the host knows which times are of a stage. Times are
 // the SM's clock; the host aligns SMs by the pairs (clock, global timer) at both ends of each warp.
 #pragma once
@@ -28,7 +27,6 @@ template <class Cta> MEGALITH_DEVICE void trace_begin(Cta &cta) {
   cta.trace.head =
       reinterpret_cast<TraceHead *>(static_cast<unsigned char *>(cta.args.buffer[kTraceBuffer]) +
                                     (cta.sm * kWarpsPerCta + cta.warp) * kBytes);
-  platform::forget(cta.trace.head); // or each place that writes computes it again
   const uint32_t now = platform::clock(), timer = detail::timer_low();
   if (cta.lane == 0)
     platform::st_global(cta.trace.head,
@@ -69,45 +67,35 @@ template <class S, class Cta> MEGALITH_DEVICE void trace_consumer(Cta &cta) {
 
 /// Consumers: what they are about to hand over is computed.
 template <class Cta> MEGALITH_DEVICE void trace_product(Cta &cta) {
-  platform::read_clock(cta.trace.last, cta.lane);
+  cta.trace.last = platform::clock();
 }
-
-namespace detail {
-/// `wait`, adding to `clocks` how long it was.
-template <class E, class Cta> MEGALITH_DEVICE int timed_wait(Cta &cta, uint32_t &clocks) {
-  const Use use = cta.template next_use<E::kId, E::kSlots>();
-  platform::mark<platform::verb::Wait, E>();
-  const platform::BarrierRef barrier = platform::barrier_ref(E::barrier(cta, use.slot));
-  if (!platform::mbarrier_test_wait(barrier, use.parity))
-    clocks += await_slowly<WaitTime<typename Cta::Config>>(cta.args, barrier, use.parity, E::kId,
-                                                           use.number, cta.n)
-                  .clocks;
-  platform::mark_end();
-  return use.slot;
-}
-} // namespace detail
 
 /// Consumers, epilogue: `wait`, noting when it was over, and for how long it was.
 template <class E, class Cta> MEGALITH_DEVICE int timed_wait(Cta &cta) {
-  const int slot = detail::timed_wait<E>(cta, cta.trace.waited);
-  platform::read_clock(cta.trace.ready, cta.lane);
+  const uint32_t before = platform::clock();
+  const int slot = wait<E>(cta);
+  cta.trace.ready = platform::clock();
+  cta.trace.waited += cta.trace.ready - before;
   return slot;
 }
 
 /// Consumers: around a poll, the same.
 template <class Cta> MEGALITH_DEVICE void trace_poll(Cta &cta) {
-  platform::read_clock(cta.trace.since, cta.lane);
+  cta.trace.since = platform::clock();
 }
 template <class Cta> MEGALITH_DEVICE void trace_polled(Cta &cta) {
-  platform::read_clock(cta.trace.ready, cta.lane);
+  cta.trace.ready = platform::clock();
   cta.trace.waited += cta.trace.ready - cta.trace.since;
 }
 
 /// Consumers: the same for the ring's next piece.
 template <class E, class Cta> MEGALITH_DEVICE int timed_piece(Cta &cta) {
-  const int slot = detail::timed_wait<E>(cta, cta.trace.stalled);
+  const uint32_t before = platform::clock();
+  const int slot = wait<E>(cta);
+  const uint32_t now = platform::clock();
+  cta.trace.stalled += now - before;
   if (cta.trace.first == 0)
-    platform::read_clock(cta.trace.first, cta.lane);
+    cta.trace.first = now;
   return slot;
 }
 

@@ -14,22 +14,12 @@ template <class Config, bool = kTraced<Config>> struct TraceState {};
 
 template <class Config> struct TraceState<Config, true> {
   TraceHead *head; // of the warp's record
-  // In lane 0. Clocks: the last wait's end, the stage's first piece's arrival (0 = not yet), the
-  // last product's end.
+  // Clocks: the last wait's end, the stage's first piece's arrival (0 = not yet), the last
+  // product's end.
   uint32_t ready = 0, first = 0, last = 0;
   // Sums of clocks since the launch began: in waits, in waits for the ring's pieces.
   uint32_t waited = 0, stalled = 0;
-  uint32_t since = 0; // when the poll under way began
-};
-
-/// What takes the time of waits that do not pass at once: nothing, or the SM's clock.
-template <class Config, bool = kTraced<Config>> struct WaitTime {
-  MEGALITH_DEVICE WaitTime passed() const { return {}; }
-};
-
-template <class Config> struct WaitTime<Config, true> {
-  uint32_t clocks = platform::clock();
-  MEGALITH_DEVICE WaitTime passed() const { return {platform::clock() - clocks}; }
+  uint32_t since; // when the poll under way began
 };
 
 } // namespace megalith

@@ -88,8 +88,6 @@ constexpr Row kTable[] = {
 
 using Texts = llvm::StringRef[];
 constexpr Texts kTryWait = {"mbarrier.try_wait.parity"};
-// Kernels that record look first whether there is anything to wait for (trace.cuh).
-constexpr Texts kTestOrTryWait = {"mbarrier.try_wait.parity", "mbarrier.test_wait.parity"};
 constexpr Texts kArrive = {"mbarrier.arrive.shared", "mbarrier.arrive.release.cta.shared"};
 constexpr Texts kExpect = {"mbarrier.arrive.expect_tx.shared",
                            "mbarrier.arrive.expect_tx.release.cta.shared"};
@@ -109,11 +107,11 @@ constexpr Texts kAwait = {"ld.acquire.gpu.global", "griddepcontrol.wait"};
 constexpr Texts kFinish = {"red.release.gpu.global.add"};
 
 constexpr Emitted kEmitted[] = {
-    {EdgeKind::Mbarrier, "wait", "acquire.cta", kTestOrTryWait, {}},
+    {EdgeKind::Mbarrier, "wait", "acquire.cta", kTryWait, {}},
     {EdgeKind::Mbarrier, "signal", "release.cta", kArrive, {}},
     {EdgeKind::Credit, "acquire", "acquire.cta", kTryWait, {}},
     {EdgeKind::Credit, "release", "release.cta", kArrive, {}},
-    {EdgeKind::Bytes, "wait", "acquire.cta", kTestOrTryWait, {}},
+    {EdgeKind::Bytes, "wait", "acquire.cta", kTryWait, {}},
     {EdgeKind::Bytes, "copy", "async.cta", kExpect, kBulk},
     {EdgeKind::Bytes, "pace", "relaxed.cta", kTryWait, {}},
     {EdgeKind::Words, "wait", "relaxed.gpu", kLoadWord, {}},
