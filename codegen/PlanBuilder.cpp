@@ -3,6 +3,7 @@
 #include "codegen/PlanBuilder.h"
 
 #include "codegen/Declarations.h"
+#include "codegen/EdgeWaits.h"
 #include "ir/moe/Moe.h"
 #include "runtime/packing.h"
 
@@ -174,7 +175,8 @@ private:
           edge.getTo().getAsRange<RoleAttr>(),
           [&](RoleAttr role) { to += stringifyRole(role.getValue()); }, [&] { to += ", "; });
       out.edges.push_back(
-          {edge.getId(), edge.getSymName().str(), stringifyRole(edge.getFrom()).str(), to});
+          {edge.getId(), edge.getSymName().str(), stringifyRole(edge.getFrom()).str(), to,
+           stringifyEdgeKind(edge.getKind()).str(), edgesAwaitedBefore(kernel, edge)});
     }
     for (Operation &op : kernel.getBody().front()) {
       llvm::Error error = llvm::Error::success();

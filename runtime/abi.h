@@ -34,7 +34,7 @@ using ::uintptr_t;
 
 namespace megalith {
 
-inline constexpr int kAbiVersion = 1;
+inline constexpr int kAbiVersion = 2;
 inline constexpr int kMaxRows = 16;        ///< largest rows bucket a descriptor can describe
 inline constexpr int kMaxBuffers = 32;     ///< binding slots of one launch
 inline constexpr int kThreadsPerCta = 352; ///< 11 warps: producer, poller, 8 consumers, epilogue
@@ -56,13 +56,32 @@ struct StepDescriptor {
   int32_t row_token[kMaxRows];
 };
 
-/// What a wait past its deadline leaves in pinned host memory before it traps.
+/// What a wait past its deadline leaves in pinned host memory.
 struct FaultRecord {
-  uint32_t valid; ///< 1 once written; the first fault wins
+  uint32_t valid; ///< 1 once written; the first to come to a place keeps it
   uint32_t edge;  ///< plan.json's number of the edge that was waited for
   uint32_t sm, warp;
   uint64_t launch;         ///< launch number (step->launch_base + launch_in_step)
   uint64_t expected, seen; ///< meaning depends on the edge's protocol (phase, count, word index)
+};
+
+/// Head of the records, `places` of which follow in pinned host memory. With one place the first
+/// fault has it. With kFaultPlaces each warp of the (at most two) launches under way has its own,
+///   (launch % 2 * kFaultCtas + cta % kFaultCtas) * kWarpsPerCta + warp,
+/// so that the host sees who waited for whom: a warp that has left its record lets the others have
+/// `grace_ns` to leave theirs, then traps, which stops all.
+struct FaultTable {
+  uint64_t grace_ns;
+  uint32_t places;
+  uint32_t unused;
+};
+inline constexpr int kFaultCtas = 192;
+inline constexpr int kFaultPlaces = 2 * kFaultCtas * kWarpsPerCta;
+
+/// A table of one place, for kernels that run alone.
+struct OneFault {
+  FaultTable table = {0, 1, 0};
+  FaultRecord record = {};
 };
 
 /// Bits of LaunchArgs::flags.
@@ -89,7 +108,7 @@ struct LaunchArgs {
   uint32_t flags;       ///< LaunchFlags
   uint64_t deadline_ns; ///< how long one wait may take
   uint64_t delay_seed;
-  FaultRecord *fault;
+  FaultTable *fault;
   void *buffer[kMaxBuffers]; ///< plan.json's binding list names what goes where
 };
 
@@ -154,7 +173,7 @@ inline constexpr int kPeerTableOffset = 320, kRanksTail = 16;
 
 static_assert(sizeof(SequenceEntry) == 12 && sizeof(StepDescriptor) == 16 + 16 * 24);
 static_assert(sizeof(TokenList) == 16);
-static_assert(sizeof(FaultRecord) == 40 && sizeof(LaunchArgs) == 56 + 8 * kMaxBuffers);
+static_assert(sizeof(FaultTable) == 16 && sizeof(FaultRecord) == 40 && sizeof(LaunchArgs) == 56 + 8 * kMaxBuffers);
 static_assert(sizeof(StepArgs<2, 3>) == kStepTableOffset + 8 * 6);
 static_assert(sizeof(RankArgs<2, 3>) == kPeerTableOffset + 8 * 6);
 static_assert(sizeof(RanksArgs<2, 3>) == 2 * sizeof(RankArgs<2, 3>) + kRanksTail);

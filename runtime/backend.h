@@ -77,7 +77,7 @@ public:
   virtual llvm::Error fill(Address to, uint32_t word, int64_t bytes) = 0;
 
   /// Runs launches in order and waits for them. An error here is the machine's own; the executor
-  /// looks at the fault record first, which tells more.
+  /// looks at the fault records first, which tells more.
   virtual llvm::Error run(std::span<const PreparedLaunch> launches, Chaining chaining) = 0;
   /// The same `times` times over: steps that follow each other without the host (PreparedLaunch of
   /// Executor::prepareAdvance last). The first launch of a round starts when the round before is
@@ -102,9 +102,9 @@ public:
   virtual llvm::Expected<Address> mapShared(llvm::StringRef name, llvm::StringRef handle);
   /// All that was written or filled is in memory.
   virtual llvm::Error settle() { return llvm::Error::success(); }
-  /// The fault record's address for kernels, and what it holds.
-  virtual FaultRecord *faultAddress() = 0;
-  virtual FaultRecord fault() = 0;
+  /// The fault table's address for kernels, and the records that the last run left there.
+  virtual FaultTable *faultAddress() = 0;
+  virtual std::vector<FaultRecord> faults() = 0;
   /// Whether a failed run ends this backend's usefulness, as a trap on a GPU does.
   virtual bool losesContext() const = 0;
 };

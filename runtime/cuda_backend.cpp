@@ -4,26 +4,34 @@
 
 #include "runtime/cubin.h"
 #include "runtime/error.h"
+#include "runtime/fault.h"
 #include "runtime/kernel_cache.h"
 
 #include "llvm/Support/MemoryBuffer.h"
 
 #include <algorithm>
+#include <cstring>
 #include <thread>
 
 namespace megalith::runtime {
+
+/// Of a deadline, what waits that began later have to miss theirs. Waits of one launch begin within
+/// its length, well under a millisecond.
+static constexpr uint64_t kGraceShare = 8;
 
 llvm::Expected<std::unique_ptr<CudaBackend>> CudaBackend::create(int ordinal) {
   auto driver = Driver::open(ordinal);
   if (!driver)
     return driver.takeError();
   std::unique_ptr<CudaBackend> backend(new CudaBackend(std::move(*driver)));
-  auto memory = backend->gpu->allocatePinned(sizeof(FaultRecord), backend->faultOnDevice);
+  auto memory = backend->gpu->allocatePinned(
+      int64_t(sizeof(FaultTable) + kFaultPlaces * sizeof(FaultRecord)), backend->faultOnDevice);
   if (!memory)
     return memory.takeError();
   backend->pinned.push_back(*memory);
-  backend->faultRecord = static_cast<FaultRecord *>(*memory);
-  *backend->faultRecord = {};
+  backend->faultTable = static_cast<FaultTable *>(*memory);
+  *backend->faultTable = {.grace_ns = 0, .places = kFaultPlaces, .unused = 0};
+  backend->clearFaults();
   return backend;
 }
 
@@ -140,6 +148,7 @@ llvm::Error CudaBackend::fill(Address to, uint32_t word, int64_t bytes) {
 llvm::Error CudaBackend::enqueue(std::span<const PreparedLaunch> launches, Chaining chaining) {
   for (size_t i = 0; i < launches.size(); ++i) {
     const Loaded &kernel = kernels[launches[i].kernel];
+    faultTable->grace_ns = launches[i].args.deadline_ns / kGraceShare;
     // Where no launch runs before it, a cooperative launch guarantees that all CTAs fit at once;
     // behind a programmatic edge the CTAs take the places of the launch before (DESIGN section 3).
     const bool programmatic = chaining == Chaining::Programmatic && i > 0 &&
@@ -156,7 +165,7 @@ llvm::Error CudaBackend::enqueue(std::span<const PreparedLaunch> launches, Chain
 }
 
 llvm::Error CudaBackend::run(std::span<const PreparedLaunch> launches, Chaining chaining) {
-  *faultRecord = {};
+  clearFaults();
   if (auto error = enqueue(launches, chaining))
     return error;
   return gpu->synchronize();
@@ -164,7 +173,7 @@ llvm::Error CudaBackend::run(std::span<const PreparedLaunch> launches, Chaining 
 
 llvm::Error CudaBackend::repeat(std::span<const PreparedLaunch> launches, Chaining chaining,
                                 int64_t times) {
-  *faultRecord = {};
+  clearFaults();
   auto graph = gpu->capture([&] { return enqueue(launches, chaining); });
   if (!graph)
     return graph.takeError();
@@ -177,12 +186,16 @@ llvm::Error CudaBackend::repeat(std::span<const PreparedLaunch> launches, Chaini
   return llvm::Error::success();
 }
 
-FaultRecord *CudaBackend::faultAddress() {
-  return reinterpret_cast<FaultRecord *>(faultOnDevice);
+FaultTable *CudaBackend::faultAddress() {
+  return reinterpret_cast<FaultTable *>(faultOnDevice);
 }
 
-FaultRecord CudaBackend::fault() {
-  return *faultRecord;
+std::vector<FaultRecord> CudaBackend::faults() {
+  return writtenRecords(faultTable);
+}
+
+void CudaBackend::clearFaults() {
+  std::memset(faultTable + 1, 0, faultTable->places * sizeof(FaultRecord));
 }
 
 } // namespace megalith::runtime

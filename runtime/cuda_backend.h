@@ -35,8 +35,8 @@ public:
   llvm::Expected<std::string> share(Address address) override { return gpu->share(address); }
   llvm::Expected<Address> mapShared(llvm::StringRef name, llvm::StringRef handle) override;
   llvm::Error settle() override { return gpu->synchronize(); }
-  FaultRecord *faultAddress() override;
-  FaultRecord fault() override;
+  FaultTable *faultAddress() override;
+  std::vector<FaultRecord> faults() override;
   bool losesContext() const override { return true; }
 
   /// Puts launches into the driver's stream without waiting; what run() does first, and what a
@@ -45,6 +45,7 @@ public:
 
 private:
   explicit CudaBackend(std::unique_ptr<Driver> driver) : gpu(std::move(driver)) {}
+  void clearFaults();
 
   struct Loaded {
     Driver::Module module;
@@ -56,7 +57,7 @@ private:
   std::vector<Loaded> kernels;
   std::vector<Driver::Address> allocations, mapped;
   std::vector<void *> pinned;
-  FaultRecord *faultRecord = nullptr; ///< pinned
+  FaultTable *faultTable = nullptr; ///< pinned
   Driver::Address faultOnDevice = 0;
 };
 

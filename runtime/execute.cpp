@@ -309,16 +309,28 @@ llvm::Error Executor::runLaunches(int64_t first, int64_t count) {
   return explain(backend.run(prepareLaunches(first, count), options.chaining));
 }
 
-/// What a run came to: a failed one may have left a fault record, which tells more.
-llvm::Error Executor::explain(llvm::Error error, const FaultRecord &fault) {
+llvm::Error Executor::explain(llvm::Error error, std::span<const FaultRecord> faults,
+                              const std::function<int64_t(uint64_t)> &launchOf,
+                              const std::function<void(FaultRecord &)> &place) {
   if (!error)
     return error;
   lost = backend.losesContext();
-  if (!fault.valid)
-    return error;
   // Launches of later steps have later numbers.
-  const uint64_t index = (fault.launch - launchBase()) % plan.launches.size();
-  return describeFault(fault, int64_t(index), std::move(error));
+  auto indexOf = [&](uint64_t launch) {
+    const uint64_t passed = launch - launchBase();
+    return launchOf ? launchOf(passed) : int64_t(passed % plan.launches.size());
+  };
+  auto root = rootOf(faults, [&](uint64_t launch) -> const Kernel * {
+    const int64_t index = indexOf(launch);
+    return index >= 0 && index < int64_t(plan.launches.size())
+               ? plan.kernel(plan.launches[size_t(index)].kernel)
+               : nullptr;
+  });
+  if (!root)
+    return error;
+  if (place)
+    place(root->record);
+  return describeFault(*root, indexOf(root->record.launch), std::move(error));
 }
 
 /// What a looping kernel's counters hold when all launches before `first` are over, although
@@ -410,8 +422,8 @@ void Executor::restart(uint64_t launchBase, uint64_t delaySeed) {
   hasStep = false;
 }
 
-llvm::Error Executor::describeFault(const FaultRecord &fault, int64_t index,
-                                    llvm::Error cause) const {
+llvm::Error Executor::describeFault(const RootFault &root, int64_t index, llvm::Error cause) const {
+  const FaultRecord &fault = root.record;
   std::string who = llvm::formatv("launch {0}", fault.launch).str();
   std::string edgeName = llvm::formatv("edge {0}", fault.edge).str();
   if (index >= 0 && index < int64_t(plan.launches.size())) {
@@ -423,10 +435,12 @@ llvm::Error Executor::describeFault(const FaultRecord &fault, int64_t index,
       edgeName += llvm::formatv(" '{0}' ({1} -> {2})", edge.name, edge.from, edge.to).str();
     }
   }
-  return problem("{0}: SM {1}, warp {2} waited longer than {3} ms for {4}: expected {5}, saw {6}; "
-                 "{7}",
+  const std::string others =
+      root.others == 0 ? "" : llvm::formatv("; so did {0} more warps", root.others).str();
+  return problem("{0}: SM {1}, warp {2} waited longer than {3} ms for {4}: expected {5}, saw {6}"
+                 "{7}; {8}",
                  who, fault.sm, fault.warp, options.deadlineNs / 1'000'000, edgeName,
-                 fault.expected, fault.seen, llvm::toString(std::move(cause)));
+                 fault.expected, fault.seen, others, llvm::toString(std::move(cause)));
 }
 
 llvm::Expected<Executor::Address> Executor::locate(llvm::StringRef name, int64_t layer, int64_t set,

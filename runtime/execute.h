@@ -7,12 +7,14 @@
 #define MEGALITH_RUNTIME_EXECUTE_H
 
 #include "runtime/backend.h"
+#include "runtime/fault.h"
 #include "runtime/packing.h"
 #include "runtime/step.h"
 #include "runtime/trace.h"
 
 #include "llvm/ADT/StringMap.h"
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -93,13 +95,13 @@ public:
 
   /// Whether runLaunches may run them; nothing does.
   llvm::Error checkReady(int64_t first, int64_t count) const;
-  /// What a run of these launches, of this executor's and others', came to: `error` with what the
-  /// fault record tells.
-  llvm::Error explain(llvm::Error error, const FaultRecord &fault);
-
-  /// Adds to `cause` what a fault record tells: who waited for what. `launch` is the index in the
-  /// plan of the launch that the record's number belongs to.
-  llvm::Error describeFault(const FaultRecord &fault, int64_t launch, llvm::Error cause) const;
+  /// What a run of launches, of this executor's and others', came to: `error`, if it is one, with
+  /// what the fault records tell: who waited for what, at the root. `launchOf`: index in the plan
+  /// of the launch that came so many after the step's first, where that is not the number modulo
+  /// the plan's; `place` makes the root's SM one of its rank.
+  llvm::Error explain(llvm::Error error, std::span<const FaultRecord> faults,
+                      const std::function<int64_t(uint64_t)> &launchOf = nullptr,
+                      const std::function<void(FaultRecord &)> &place = nullptr);
 
   uint64_t launchBase() const { return step.descriptor.launch_base; }
   /// Number of launch `index` of the current step; its set of a words buffer is number % sets.
@@ -156,7 +158,8 @@ private:
   PreparedLaunch prepare(const Kernel &kernel, int64_t layer, int64_t index) const;
   PreparedLaunch prepareLoop(const Kernel &kernel, int64_t first, int64_t count) const;
   llvm::Error setCounters(int64_t first);
-  llvm::Error explain(llvm::Error error) { return explain(std::move(error), backend.fault()); }
+  llvm::Error describeFault(const RootFault &root, int64_t launch, llvm::Error cause) const;
+  llvm::Error explain(llvm::Error error) { return explain(std::move(error), backend.faults()); }
   StepLimits limits() const;
   /// The window of a buffer of pages that is kept as a ring, else 0. A looping kernel has one page
   /// table for all its layers, so all have all positions.

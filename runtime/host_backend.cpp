@@ -48,7 +48,7 @@ llvm::Error HostBackend::check(const Plan &plan) {
   machineOptions.chaos = options.chaos;
   machineOptions.log = options.log;
   machine = std::make_unique<host::Machine>(machineOptions);
-  machine->registerBuffer(&faultRecord, sizeof faultRecord, "fault record");
+  machine->registerBuffer(&faultTable, sizeof faultTable, "fault table");
   return llvm::Error::success();
 }
 
@@ -207,7 +207,7 @@ std::string HostBackend::withEdgeNames(llvm::StringRef report,
 }
 
 llvm::Error HostBackend::run(std::span<const PreparedLaunch> launches, Chaining chaining) {
-  faultRecord = {};
+  std::ranges::fill(faultTable.records, FaultRecord());
   std::vector<host::Launch> list;
   for (const PreparedLaunch &launch : launches)
     list.push_back({kernels[launch.kernel], launch.args, &launch.parameters()});
@@ -229,7 +229,7 @@ llvm::Error HostBackend::run(std::span<const PreparedLaunch> launches, Chaining 
 
 llvm::Error HostBackend::runApart(std::span<const std::vector<PreparedLaunch>> ofRanks,
                                   Chaining chaining) {
-  faultRecord = {};
+  std::ranges::fill(faultTable.records, FaultRecord());
   const size_t count = ofRanks.front().size();
   const size_t together = chaining == Chaining::Programmatic ? count : 1;
   for (size_t first = 0; first < count; first += together) {

@@ -8,6 +8,7 @@
 #define MEGALITH_RUNTIME_HOST_BACKEND_H
 
 #include "runtime/backend.h"
+#include "runtime/fault.h"
 #include "runtime/host/machine.h"
 #include "runtime/host_compile.h"
 
@@ -57,8 +58,8 @@ public:
   llvm::Expected<Address> allocateShared(llvm::StringRef name, int64_t bytes) override;
   llvm::Expected<std::string> share(Address address) override;
   llvm::Expected<Address> mapShared(llvm::StringRef name, llvm::StringRef handle) override;
-  FaultRecord *faultAddress() override { return &faultRecord; }
-  FaultRecord fault() override { return faultRecord; }
+  FaultTable *faultAddress() override { return &faultTable.head; }
+  std::vector<FaultRecord> faults() override { return writtenRecords(&faultTable.head); }
   bool losesContext() const override { return false; }
 
 private:
@@ -78,7 +79,10 @@ private:
     std::string file; ///< empty: another process's
   };
   std::vector<SharedMemory> sharedMemory;
-  alignas(256) FaultRecord faultRecord = {};
+  struct alignas(256) {
+    FaultTable head = {.grace_ns = 0, .places = kFaultPlaces, .unused = 0};
+    FaultRecord records[kFaultPlaces] = {};
+  } faultTable;
   host::RunReport lastReport;
   std::string logText;
 };

@@ -60,7 +60,13 @@ struct Edge {
   std::string name; ///< e.g. "qkv_weights_full"
   std::string from; ///< signalling role, e.g. "producer"
   std::string to;   ///< waiting role
+  std::string kind; ///< "mbarrier", "bytes", "credit", "words", "launch" or "launches"
+  /// Edges that `from` waits for before it signals this one: while it does, this one's waiters wait
+  /// on its account.
+  std::vector<int64_t> after;
 
+  /// Whether who waits does it for a role of its own SM.
+  bool isLocal() const { return kind == "mbarrier" || kind == "bytes" || kind == "credit"; }
   bool operator==(const Edge &) const = default;
 };
 

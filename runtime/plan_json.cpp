@@ -115,6 +115,8 @@ template <typename IO> void fields(IO &io, Edge &edge) {
   io.field("name", edge.name);
   io.optional("from", edge.from);
   io.optional("to", edge.to);
+  io.optional("kind", edge.kind);
+  io.optional("after", edge.after);
 }
 
 template <typename IO> void fields(IO &io, KernelResources &resources) {

@@ -119,8 +119,8 @@ public:
   llvm::Error run(std::span<const PreparedLaunch>, Chaining) override {
     return problem("ranks run together, not alone");
   }
-  FaultRecord *faultAddress() override { return backend.faultAddress(); }
-  FaultRecord fault() override { return backend.fault(); }
+  FaultTable *faultAddress() override { return backend.faultAddress(); }
+  std::vector<FaultRecord> faults() override { return backend.faults(); }
   bool losesContext() const override { return backend.losesContext(); }
 
 private:
@@ -344,15 +344,18 @@ llvm::Error RankGroup::run(int64_t first, int64_t count) {
 llvm::Error RankGroup::explain(llvm::Error error) {
   if (!error)
     return error;
-  FaultRecord fault = backend.fault();
+  const std::vector<FaultRecord> faults = backend.faults();
+  if (faults.empty() && !rankOptions.others)
+    return members.front()->explain(std::move(error), faults);
   const auto sms = uint32_t(plan.sms), tp = uint32_t(plan.tp);
   const bool isRankByRank = rankOptions.others || runsApart();
-  const int64_t rank = firstRank + (isRankByRank ? fault.sm / sms : fault.sm % tp);
-  fault.sm = isRankByRank ? fault.sm % sms : fault.sm / tp;
-  llvm::Error told = members.front()->explain(std::move(error), fault);
-  return fault.valid || rankOptions.others
-             ? problem("rank {0}: {1}", rank, llvm::toString(std::move(told)))
-             : std::move(told);
+  int64_t rank = firstRank;
+  llvm::Error told =
+      members.front()->explain(std::move(error), faults, nullptr, [&](FaultRecord &root) {
+        rank = firstRank + (isRankByRank ? root.sm / sms : root.sm % tp);
+        root.sm = isRankByRank ? root.sm % sms : root.sm / tp;
+      });
+  return problem("rank {0}: {1}", rank, llvm::toString(std::move(told)));
 }
 
 llvm::Expected<std::vector<std::vector<int32_t>>> RankGroup::generate(int64_t steps) {

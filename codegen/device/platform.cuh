@@ -14,8 +14,7 @@
 // mbarrier     void mbarrier_init(bar, arrivals), mbarrier_arrive(bar),
 //              mbarrier_arrive_expect_tx(bar, bytes), mbarrier_expect_tx(bar, bytes),
 //              bool mbarrier_try_wait(bar, parity), mbarrier_passed(bar, phases),
-//              BarrierRef barrier_ref(bar), also taken by try_wait,
-//              bool mbarrier_test_wait(ref, parity): the same without patience
+//              BarrierRef barrier_ref(bar), also taken by try_wait
 //              fence_mbarrier_init(), fence_proxy_async()                      bar: uint64_t *
 // bulk         cp_async_bulk(dst, src, bytes, bar), prefetch_l2(p, bytes)      multiples of 16 B
 // warp         warp_sync(), shfl_xor(v, mask), shfl(v, lane), ballot(p), all_sync(p), any_sync(p),
@@ -32,8 +31,7 @@
 // math         fmaf_, exp2f_, log2f_, rsqrtf_, sqrtf_, sinf_, cosf_, fmaxf_, fminf_, fabsf_
 // launch       launch_wait(), launch_dependents(), poll_pause(p)
 // time         uint64_t now_ns(), uint32_t clock()         the latter of this SM, wraps
-//              void read_clock(uint32_t &to, lane)         in lane 0 only
-// faults       [[noreturn]] fail(FaultRecord *, edge, expected, seen, launch = 0)
+// faults       [[noreturn]] fail(FaultTable *, edge, expected, seen, launch = 0)
 // lint marks   mark<Verb, Edge>(), mark_end()
 #pragma once
 

@@ -283,16 +283,6 @@ MEGALITH_DEVICE bool mbarrier_try_wait(BarrierRef bar, uint32_t parity) {
 MEGALITH_DEVICE bool mbarrier_try_wait(uint64_t *bar, uint32_t parity) {
   return mbarrier_try_wait(barrier_ref(bar), parity);
 }
-/// Whether the phase has completed, told at once: try_wait may wait a while before it says no.
-MEGALITH_DEVICE bool mbarrier_test_wait(BarrierRef bar, uint32_t parity) {
-  uint32_t done;
-  asm volatile("{\n\t.reg .pred p;\n\tmbarrier.test_wait.parity.shared.b64 p, [%1], %2;\n\t"
-               "selp.b32 %0, 1, 0, p;\n\t}"
-               : "=r"(done)
-               : "r"(bar), "r"(parity)
-               : "memory");
-  return done != 0;
-}
 /// This thread knows the barrier's first `phases` phases to be over, though it waited for none of
 /// them: the host platform holds it to that, since a parity tells only two phases apart.
 MEGALITH_DEVICE void mbarrier_passed(uint64_t *, uint32_t) {}
@@ -569,43 +559,46 @@ MEGALITH_DEVICE uint32_t clock() {
   asm volatile("mov.u32 %0, %clock;" : "=r"(cycles));
   return cycles;
 }
-/// The same for lane 0; other lanes' `to` stays as it is. ptxas reads what all lanes want alike
-/// through a uniform register, for which the warp waits some thirty cycles.
-MEGALITH_DEVICE void read_clock(uint32_t &to, int lane) {
-  asm volatile("{\n\t.reg .pred p;\n\tsetp.eq.s32 p, %1, 0;\n\t@p mov.u32 %0, %%clock;\n\t}"
-               : "+r"(to)
-               : "r"(lane));
-}
 /// Between two looks at global memory `p`. The host parks the thread until something within its
 /// 128-byte line becomes visible; here looking again at once is best.
 MEGALITH_DEVICE void poll_pause(const void *) {}
 
-/// Leaves a fault record for the host (the first one wins) and ends the kernel. `edge` is
-/// plan.json's number; what `expected` and `seen` count depends on the edge's protocol.
-[[noreturn]] MEGALITH_COLD void fail(FaultRecord *record, uint32_t edge, uint64_t expected,
+/// Leaves a fault record for the host in the warp's place and, after the grace in which others
+/// leave theirs, ends the kernel. `edge` is plan.json's number; what `expected` and `seen` count
+/// depends on the edge's protocol.
+[[noreturn]] MEGALITH_COLD void fail(FaultTable *table, uint32_t edge, uint64_t expected,
                                      uint64_t seen, uint64_t launch = 0) {
-  uint32_t previous = 1;
-  if (record)
+  const uint32_t mask = __activemask();
+  if (table && (mask & ((1u << lane()) - 1)) == 0) {
+    const uint32_t cta = blockIdx.x % kFaultCtas + (launch & 1 ? kFaultCtas : 0);
+    auto *record = reinterpret_cast<FaultRecord *>(table + 1) +
+                   (table->places > 1 ? cta * kWarpsPerCta + warp() : 0);
+    uint32_t previous;
     asm volatile("atom.relaxed.sys.global.cas.b32 %0, [%1], 0, 2;"
                  : "=r"(previous)
                  : "l"(detail::global_address(&record->valid))
                  : "memory");
-  if (previous == 0) {
-    volatile FaultRecord *out = record;
-    out->edge = edge;
-    out->sm = static_cast<uint32_t>(sm());
-    out->warp = static_cast<uint32_t>(warp());
-    out->launch = launch;
-    out->expected = expected;
-    out->seen = seen;
-    asm volatile("fence.acq_rel.sys;" ::: "memory");
-    out->valid = 1;
-    asm volatile("fence.acq_rel.sys;" ::: "memory");
-  } else if (record) {
-    // Another thread is writing its record: let it finish before the trap stops everything.
-    while (ld_relaxed<Scope::sys, uint32_t>(&record->valid) != 1) {
+    if (previous == 0) {
+      volatile FaultRecord *out = record;
+      out->edge = edge;
+      out->sm = static_cast<uint32_t>(sm());
+      out->warp = static_cast<uint32_t>(warp());
+      out->launch = launch;
+      out->expected = expected;
+      out->seen = seen;
+      asm volatile("fence.acq_rel.sys;" ::: "memory");
+      out->valid = 1;
+      asm volatile("fence.acq_rel.sys;" ::: "memory");
+    } else {
+      // Another is writing here: let it finish before the trap stops everything.
+      while (ld_relaxed<Scope::sys, uint32_t>(&record->valid) != 1) {
+      }
     }
   }
+  __syncwarp(mask);
+  if (table)
+    for (const uint64_t begin = now_ns(); now_ns() - begin < table->grace_ns;) {
+    }
   asm volatile("trap;");
   __builtin_unreachable();
 }

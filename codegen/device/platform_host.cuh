@@ -147,10 +147,6 @@ MEGALITH_DEVICE BarrierRef barrier_ref(uint64_t *bar) {
 MEGALITH_DEVICE bool mbarrier_try_wait(uint64_t *bar, uint32_t parity) {
   return host::api->mbarrier_try_wait(bar, parity);
 }
-/// Never sure at once, so that whoever takes a wait's time does.
-MEGALITH_DEVICE bool mbarrier_test_wait(BarrierRef, uint32_t) {
-  return false;
-}
 MEGALITH_DEVICE void mbarrier_passed(uint64_t *bar, uint32_t phases) {
   host::api->mbarrier_passed(bar, phases);
 }
@@ -325,17 +321,13 @@ MEGALITH_DEVICE uint32_t physical_sm() {
 MEGALITH_DEVICE uint32_t clock() {
   return host::api->clock();
 }
-MEGALITH_DEVICE void read_clock(uint32_t &to, int lane) {
-  if (lane == 0)
-    to = clock();
-}
 MEGALITH_DEVICE void poll_pause(const void *p) {
   host::api->poll_pause(p);
 }
 
-[[noreturn]] MEGALITH_DEVICE void fail(FaultRecord *record, uint32_t edge, uint64_t expected,
+[[noreturn]] MEGALITH_DEVICE void fail(FaultTable *table, uint32_t edge, uint64_t expected,
                                        uint64_t seen, uint64_t launch = 0) {
-  host::api->fail(record, edge, expected, seen, launch);
+  host::api->fail(table, edge, expected, seen, launch);
   __builtin_unreachable();
 }
 

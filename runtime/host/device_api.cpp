@@ -482,10 +482,16 @@ void pollPause(const void *p) {
   f.stamp = m.time;
 }
 
-void fail(FaultRecord *record, uint32_t edge, uint64_t expected, uint64_t seen, uint64_t launch) {
+void fail(FaultTable *table, uint32_t edge, uint64_t expected, uint64_t seen, uint64_t launch) {
   Fiber &f = self();
-  if (record && record->valid == 0)
-    *record = {1, edge, static_cast<uint32_t>(f.cta->sm), f.warp, launch, expected, seen};
+  if (table) {
+    const auto sm = static_cast<uint32_t>(f.cta->sm);
+    auto *record = reinterpret_cast<FaultRecord *>(table + 1);
+    if (table->places > 1)
+      record += (launch % 2 * kFaultCtas + sm % kFaultCtas) * kWarpsPerCta + f.warp;
+    if (record->valid == 0)
+      *record = {1, edge, sm, f.warp, launch, expected, seen};
+  }
   active->recordFail(edge, expected, seen);
 }
 

@@ -59,7 +59,7 @@ llvm::Expected<std::vector<Matrix>> run(Toy &toy, const host::KernelRecord &kern
   step.live_rows = toy.rows;
   step.sequences = 1;
   step.seq[0] = {0, toy.rows, 0};
-  FaultRecord fault = {};
+  OneFault fault;
   const auto bytes = [](auto &v) { return v.size() * sizeof(v[0]); };
   machine.registerBuffer(&step, sizeof step, "step", host::Access::read);
   machine.registerBuffer(toy.gain.bits.data(), bytes(toy.gain.bits), "gain", host::Access::read);
@@ -76,7 +76,7 @@ llvm::Expected<std::vector<Matrix>> run(Toy &toy, const host::KernelRecord &kern
     LaunchArgs args = {};
     args.step = &step;
     args.launch_in_step = static_cast<uint32_t>(i);
-    args.fault = &fault;
+    args.fault = &fault.table;
     void *buffers[] = {x.data(), toy.gain.bits.data(), toy.packed1.data(), toy.packed2.data(),
                        h.data(), out[i].bits.data()};
     std::copy(std::begin(buffers), std::end(buffers), args.buffer);

@@ -161,10 +161,10 @@ llvm::Expected<std::vector<std::vector<Result>>> run(const Weights &w, const std
     step.row_seq[r] = rows[r].token < 0 ? -1 : step.sequences++;
     step.row_token[r] = rows[r].token;
   }
-  FaultRecord fault = {};
+  OneFault fault;
   LaunchArgs args = {};
   args.step = &step;
-  args.fault = &fault;
+  args.fault = &fault.table;
   int slot = 0;
   const auto bind = [&](auto &v, const char *name, host::Access access) {
     machine.registerBuffer(v.data(), v.size() * sizeof(v[0]), name, access);

@@ -159,10 +159,10 @@ llvm::Expected<std::vector<std::vector<uint16_t>>> run(const Shape &shape, const
   step.launch_base = 41;
   for (int r = 0; r < shape.rows; ++r)
     step.row_seq[r] = step.sequences++;
-  FaultRecord fault = {};
+  OneFault fault;
   LaunchArgs args = {};
   args.step = &step;
-  args.fault = &fault;
+  args.fault = &fault.table;
   const auto bind = [&](int slot, auto &v, const char *name, host::Access access) {
     machine.registerBuffer(const_cast<void *>(static_cast<const void *>(v.data())),
                            v.size() * sizeof(v[0]), name, access);
@@ -269,10 +269,10 @@ TEST_CASE("the kernel of the GPU's check: unrounded sums") {
     host::poison(y.data(), 4 * y.size());
     StepDescriptor step = {};
     step.live_rows = kRows;
-    FaultRecord fault = {};
+    OneFault fault;
     LaunchArgs args = {};
     args.step = &step;
-    args.fault = &fault;
+    args.fault = &fault.table;
     args.buffer[0] = x.bits.data();
     args.buffer[1] = packed.data();
     args.buffer[2] = y.data();

@@ -30,7 +30,7 @@ Matrix run(const host::KernelRecord &kernel, Matrix x, Matrix gain, uint64_t see
   std::vector<uint32_t> words(2 * kRows * kWidth / 2, runtime::kEmptyWord);
   StepDescriptor step = {};
   step.live_rows = kRows;
-  FaultRecord fault = {};
+  OneFault fault;
   machine.registerBuffer(&step, sizeof step, "step", host::Access::read);
   machine.registerBuffer(x.bits.data(), 2 * x.bits.size(), "x", host::Access::read);
   machine.registerBuffer(gain.bits.data(), 2 * gain.bits.size(), "gain", host::Access::read);
@@ -39,7 +39,7 @@ Matrix run(const host::KernelRecord &kernel, Matrix x, Matrix gain, uint64_t see
   host::poison(out.bits.data(), 2 * out.bits.size());
   LaunchArgs args = {};
   args.step = &step;
-  args.fault = &fault;
+  args.fault = &fault.table;
   void *buffers[] = {x.bits.data(), gain.bits.data(), out.bits.data(), words.data()};
   std::copy(std::begin(buffers), std::end(buffers), args.buffer);
   std::vector<host::Launch> launches = {{&kernel, args}, {&kernel, args}};

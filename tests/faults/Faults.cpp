@@ -11,34 +11,28 @@ llvm::ArrayRef<Fault> faults() {
       {"silent-role",
        "consumers never say that the routing is there",
        "routed",
-       {"routed"},
        {{"", "  signal<routed>(cta);\n", ""}}},
       {"silent-sm",
        "SM 1 publishes no expert activations",
        "act_words",
-       {"act_words"},
        {{"", "epilogue_glu<", "if (cta.sm != 1)\n epilogue_glu<"}}},
       {"wrong-sentinel",
        "router logits are stored as the pattern that means empty",
        "logits_words",
-       {"logits_words", "routed"},
        {{"codegen/device/exchange.cuh", "value != value ? 0x7FC00000u : float_to_bits(value)",
          "kEmptyWord"}}},
       {"wrong-epoch",
        "partial results carry the epoch of another launch",
        "partials_words",
-       {"partials_words", "routed", "mparts_full"},
        {{"codegen/device/exchange.cuh", "float_to_bits(value.c), epoch_of(cta)}",
          "float_to_bits(value.c), epoch_of(cta) + 1}"}}},
       {"absent-sm",
        "SM 1 leaves at once, as if it had never run",
        "partials_words",
-       {"partials_words", "attn_words", "mid_words", "routed", "mparts_full"},
        {{"", "  start_delay(cta);\n", "  if (cta.sm == 1)\n    return;\n"}}},
       {"late-sm",
        "SM 1 starts a second late, beyond the deadline",
        "partials_words",
-       {"partials_words", "attn_words", "mid_words", "routed", "mparts_full"},
        {{"", "  start_delay(cta);\n",
          "  if (cta.sm == 1)\n"
          "    for (const uint64_t until = platform::now_ns() + 1000000000;\n"
@@ -49,19 +43,16 @@ llvm::ArrayRef<Fault> faults() {
       {"dead-rank",
        "rank 1 of two does nothing",
        "attn_words",
-       {"attn_words", "mid_words", "logits_words", "act_words", "routed"},
        {{"", "  start_delay(cta);\n", "  if (cta.rank == 1)\n    return;\n"}},
        /*onHost=*/true,
        /*tp=*/2},
       {"full-ring",
        "consumers never give a piece of the ring back",
        "w_free",
-       {"w_free", "w_full"},
        {{"", "release<w_free>(cta);", ""}}},
       {"short-copy",
        "bulk copies bring 16 bytes less than is waited for",
        "w_full",
-       {"w_full", "w_free", "routed"},
        {{"codegen/device/edges.cuh", "mbarrier_arrive_expect_tx(barrier, bytes + rest_bytes)",
          "mbarrier_arrive_expect_tx(barrier, bytes + rest_bytes + 16)"}}},
   };
@@ -90,6 +81,11 @@ llvm::Expected<Planted> plant(const Fault &fault, llvm::StringRef source) {
                                      " but found none");
   }
   return planted;
+}
+
+llvm::StringRef namedEdge(llvm::StringRef said) {
+  // "… for edge 15 'routed' (consumer -> …"
+  return said.split("for edge ").second.split('\'').second.split('\'').first;
 }
 
 } // namespace megalith::test

@@ -19,11 +19,8 @@ namespace megalith::test {
 struct Fault {
   const char *name;
   const char *what; ///< is wrong, for people
-  /// Where it shows first hand: among the waits of the host machine's list.
+  /// Whose signal is missing: the message names it, whoever gives up first.
   const char *edge;
-  /// Edges of which one may be the first to miss its deadline on a GPU: roles that ran ahead wait
-  /// for the same reason, and longer.
-  std::vector<const char *> first;
   struct Edit {
     const char *file; ///< "" : the kernel's source; else a device header's include name
     const char *from, *to;
@@ -44,6 +41,9 @@ struct Planted {
 
 /// Edits `source`; the error names an edit that finds nothing to change.
 llvm::Expected<Planted> plant(const Fault &fault, llvm::StringRef source);
+
+/// The edge that a message about a missed deadline names; "" if it is none.
+llvm::StringRef namedEdge(llvm::StringRef said);
 
 } // namespace megalith::test
 

@@ -121,14 +121,8 @@ Expected<StepsResult> repeatSteps(RealModel &model, const check::Workload &workl
       if (Error error = (*session)->prepare(workload, launchBase(round)))
         return error;
     const int64_t count = std::min(options.perRound, options.steps - result.steps);
-    if (Error error = enqueueRound(count)) {
-      const FaultRecord fault = model.backend().fault();
-      return fault.valid
-                 ? executor.describeFault(
-                       fault, int64_t((fault.launch - executor.launchBase()) % uint64_t(launches)),
-                       std::move(error))
-                 : std::move(error);
-    }
+    if (Error error = enqueueRound(count))
+      return executor.explain(std::move(error), model.backend().faults());
     auto sums = (*digests)->read();
     if (!sums)
       return sums.takeError();

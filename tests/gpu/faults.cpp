@@ -1,10 +1,13 @@
 //===- faults.cpp - Kernels with faults planted, on a GPU -----------------===//
 //
-// faults prepare FOLDER   where NVRTC is: a plan a fault, its layer's kernel compiled with the
-// fault faults list FOLDER      their names faults run FOLDER NAME  where a GPU is: runs a step of
-// that plan; passes if it ends, soon after the
-//                         deadline, in the message that names one of the edges where it is stuck.
-//                         NAME "none" runs the good plan, which must end well.
+//   faults prepare FOLDER
+// where NVRTC is: a plan a fault, its layer's kernel compiled with the fault;
+//   faults list FOLDER
+// their names;
+//   faults run FOLDER NAME
+// where a GPU is: runs a step of that plan; passes if it ends, soon after the deadline, in the
+// message that names the edge whose signal is missing. "none" is the good plan, which must end
+// well.
 //
 // A process a fault: the trap loses the GPU's context. tests/gpu/faults.sh runs them all.
 //
@@ -20,7 +23,6 @@
 #include "tools/check/Session.h"
 #include "tools/check/Subject.h"
 
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
@@ -111,12 +113,6 @@ llvm::Error prepareAll(const std::string &folder) {
   return llvm::Error::success();
 }
 
-/// Whether the first line names one of the fault's edges: "… for edge 15 'routed' (consumer -> …".
-bool isNamed(llvm::StringRef said, const test::Fault &fault) {
-  const llvm::StringRef edge = said.split("for edge ").second.split('\'').second.split('\'').first;
-  return llvm::is_contained(fault.first, edge);
-}
-
 /// The only plan in a folder.
 std::string planFolder(const std::string &folder) {
   std::error_code error;
@@ -159,9 +155,8 @@ llvm::Error run(const std::string &folder, llvm::StringRef name) {
   const std::string said = llvm::toString(outcome.takeError());
   llvm::outs() << llvm::formatv("{0}: {1}: after {2:f3} s: {3}\n", name, fault->what, seconds,
                                 llvm::StringRef(said).split('\n').first);
-  if (!isNamed(said, *fault))
-    return problem("{0}: expected one of the edges {1} to be named", name,
-                   llvm::join(fault->first, ", "));
+  if (test::namedEdge(said) != fault->edge)
+    return problem("{0}: expected the edge {1} to be named", name, fault->edge);
   if (seconds > double(kDeadlineNs) * 1e-9 + kMostSeconds)
     return problem("{0}: took {1} s, expected at most {2} s after the deadline", name, seconds,
                    kMostSeconds);

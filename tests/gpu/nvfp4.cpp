@@ -91,7 +91,7 @@ struct Machine {
   LaunchArgs args() const {
     LaunchArgs args = {};
     args.step = reinterpret_cast<const StepDescriptor *>(step);
-    args.fault = reinterpret_cast<FaultRecord *>(fault);
+    args.fault = reinterpret_cast<FaultTable *>(fault);
     args.deadline_ns = kDeadlineNs;
     return args;
   }
@@ -118,11 +118,10 @@ Expected<Machine> openMachine() {
   if (!address)
     return address.takeError();
   machine.step = *address;
-  auto record = machine.driver->allocatePinned(sizeof(FaultRecord), machine.fault);
+  auto record = machine.driver->allocatePinned(sizeof(OneFault), machine.fault);
   if (!record)
     return record.takeError();
-  machine.record = static_cast<FaultRecord *>(*record);
-  *machine.record = {};
+  machine.record = &(new (*record) OneFault)->record;
   return machine;
 }
 

@@ -148,7 +148,7 @@ public:
     step.live_rows = 1;
     step.sequences = 1;
     step.seq[0] = {0, 1, 0};
-    FaultRecord fault = {};
+    OneFault fault;
     auto add = [&](auto &data, const char *name, host::Access access) {
       machine.registerBuffer(data.data(), data.size() * sizeof(data[0]), name, access);
     };
@@ -165,7 +165,7 @@ public:
       LaunchArgs args = {};
       args.step = &step;
       args.launch_in_step = static_cast<uint32_t>(i);
-      args.fault = &fault;
+      args.fault = &fault.table;
       void *buffers[] = {toy.x[i].data(),    toy.gain.data(), toy.packed1.data(),
                          toy.packed2.data(), h.data(),        out[i].data()};
       std::copy(std::begin(buffers), std::end(buffers), args.buffer);

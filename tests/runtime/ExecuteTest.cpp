@@ -26,7 +26,7 @@ public:
   std::vector<std::vector<PreparedLaunch>> runs;
   std::vector<uint64_t> bases; ///< launch_base that each run saw
   std::function<llvm::Error(FaultRecord &)> fail;
-  FaultRecord record = {};
+  OneFault fault;
 
   unsigned char *at(const std::string &name) { return memory.at(name).data(); }
 
@@ -61,10 +61,10 @@ public:
   llvm::Error run(std::span<const PreparedLaunch> launches, Chaining) override {
     runs.emplace_back(launches.begin(), launches.end());
     bases.push_back(launches[0].args.step->launch_base);
-    return fail ? fail(record) : llvm::Error::success();
+    return fail ? fail(fault.record) : llvm::Error::success();
   }
-  FaultRecord *faultAddress() override { return &record; }
-  FaultRecord fault() override { return record; }
+  FaultTable *faultAddress() override { return &fault.table; }
+  std::vector<FaultRecord> faults() override { return writtenRecords(&fault.table); }
   bool losesContext() const override { return true; }
 };
 
@@ -122,7 +122,7 @@ TEST_CASE("launches get their layer's memory; optional slots are null unless ask
   CHECK(args.buffer[2] == backend.at("kv[1]"));
   CHECK(args.buffer[3] == backend.at("inv_freq"));
   CHECK(args.buffer[5] == nullptr);
-  CHECK(args.fault == &backend.record);
+  CHECK(args.fault == &backend.fault.table);
   // The counter moves by a step's launches.
   CHECK(backend.bases == std::vector<uint64_t>{40});
   CHECK(executor->launchBase() == 42);

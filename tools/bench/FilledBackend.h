@@ -48,8 +48,8 @@ public:
                      int64_t times) override {
     return cuda.repeat(launches, chaining, times);
   }
-  FaultRecord *faultAddress() override { return cuda.faultAddress(); }
-  FaultRecord fault() override { return cuda.fault(); }
+  FaultTable *faultAddress() override { return cuda.faultAddress(); }
+  std::vector<FaultRecord> faults() override { return cuda.faults(); }
   bool losesContext() const override { return true; }
 
   /// Where the pool of a layer lies, 0 if there is none.

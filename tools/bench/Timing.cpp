@@ -188,15 +188,7 @@ Error Timing::advance(int64_t count) {
 
 /// Waits; a fault is told by what the launch with its number is in the plan.
 Error Timing::synchronize(const std::function<int64_t(uint64_t)> &launchOf) {
-  Error error = cuda.driver().synchronize();
-  if (!error)
-    return error;
-  const FaultRecord fault = cuda.fault();
-  if (!fault.valid)
-    return error;
-  const uint64_t passed = fault.launch - executor.launchBase();
-  return executor.describeFault(
-      fault, launchOf ? launchOf(passed) : int64_t(passed % uint64_t(launches)), std::move(error));
+  return executor.explain(cuda.driver().synchronize(), cuda.faults(), launchOf);
 }
 
 /// Microseconds of each of options.steps steps, back to back, after the warm-up.

@@ -129,9 +129,9 @@ Error Session::allocate() {
   descriptor.seq[0] = {0, 1, 0};
   if (Error error = driver->copyToDevice(step, &descriptor, sizeof descriptor))
     return error;
-  MEGALITH_TRY(pinned, driver->allocatePinned(sizeof(FaultRecord), recordOnDevice));
-  record = static_cast<FaultRecord *>(*pinned);
-  *record = {};
+  MEGALITH_TRY(pinned, driver->allocatePinned(sizeof(OneFault), faultOnDevice));
+  auto *fault = new (*pinned) OneFault;
+  record = &fault->record;
   MEGALITH_TRY(first, driver->createEvent());
   from = *first;
   MEGALITH_TRY(second, driver->createEvent());
@@ -150,7 +150,7 @@ Error Session::launchAll(Driver::Function function, const Job &job, Chain chain)
   LaunchArgs args = {};
   args.step = reinterpret_cast<const StepDescriptor *>(step);
   args.deadline_ns = kDeadlineNs;
-  args.fault = reinterpret_cast<FaultRecord *>(recordOnDevice);
+  args.fault = reinterpret_cast<FaultTable *>(faultOnDevice);
   const Driver::Address buffers[] = {jobs, samples, data, words, counters, peerWords};
   for (size_t i = 0; i < std::size(buffers); ++i)
     args.buffer[i] = reinterpret_cast<void *>(buffers[i]);

@@ -75,7 +75,7 @@ private:
                            peerWords = 0;
   std::function<void()> meet;
   FaultRecord *record = nullptr; ///< pinned
-  runtime::Driver::Address recordOnDevice = 0;
+  runtime::Driver::Address faultOnDevice = 0;
   runtime::Driver::Event from = nullptr, to = nullptr;
   int64_t bytes = 0;
   double microseconds = 0;

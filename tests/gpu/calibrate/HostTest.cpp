@@ -67,7 +67,7 @@ struct Bench {
                               counters = std::vector<uint32_t>(1 << 12);
   std::vector<Sample> samples = std::vector<Sample>(kSms * kLaunches);
   StepDescriptor step = {};
-  FaultRecord fault = {};
+  OneFault fault;
 
   explicit Bench(uint32_t pieces) : data(pieces * (kPieceBytes / 4)) {
     for (size_t i = 0; i < data.size(); ++i)
@@ -92,7 +92,7 @@ struct Bench {
     buffer(counters, "counters");
     LaunchArgs args = {};
     args.step = &step;
-    args.fault = &fault;
+    args.fault = &fault.table;
     void *const buffers[] = {&job, samples.data(), data.data(), words.data(), counters.data()};
     std::copy(std::begin(buffers), std::end(buffers), args.buffer);
     if (job.zeros)

@@ -266,9 +266,9 @@ TEST_CASE("a deadlock names every wait, its SMs, lanes and edge") {
   CHECK_THAT(error, Contains("warp 1 (poller), lanes 0-31: poll of 'data' + 256"));
   CHECK_THAT(error, Contains("warp 10 (epilogue)") &&
                         Contains("warp_sync: waits for lanes 9, some of which have left"));
-  CHECK(h.fault.valid == 1);
-  CHECK(h.fault.edge == 17);
-  CHECK(h.fault.warp == 4);
+  CHECK(h.fault.record.valid == 1);
+  CHECK(h.fault.record.edge == 17);
+  CHECK(h.fault.record.warp == 4);
   // The machine is as good as new.
   CHECK(h.run(megalith_kernel_collectives, 1) == "");
 }
@@ -316,7 +316,7 @@ TEST_CASE("fail ends the run with its record") {
   Harness h(2);
   CHECK_THAT(h.run(megalith_kernel_gives_up, 1),
              Contains("sm 1, warp 1 (poller)") && Contains("edge 5, expected 6, saw 7"));
-  CHECK(h.fault.launch == 8);
+  CHECK(h.fault.record.launch == 8);
 }
 
 template <bool blocks> static void deep(const LaunchArgs &args) {

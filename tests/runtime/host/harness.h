@@ -29,7 +29,7 @@ public:
       args.layer = launches;
       args.launch_in_step = static_cast<uint32_t>(i);
       args.deadline_ns = 2'000'000'000;
-      args.fault = &fault;
+      args.fault = &fault.table;
       args.buffer[0] = data.data();
       args.buffer[1] = extra;
       list.push_back({&kernel, args});
@@ -66,7 +66,7 @@ public:
   host::Machine machine;
   std::vector<uint32_t> data;
   void *extra = nullptr;
-  FaultRecord fault;
+  OneFault fault;
   host::RunReport report;
 };
 
