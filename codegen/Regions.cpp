@@ -244,14 +244,14 @@ private:
     return success();
   }
 
-  /// `index < bound` for each bound of the trips.
-  std::string conditionOf(ForOp op) {
+  /// `index < bound` for each bound of the trips from number `first` on.
+  std::string conditionOf(ForOp op, size_t first = 0) {
     const std::string lead = (op.getIndex() + " < ").str();
     if (FlatSymbolRefAttr symbol = op.getTrips().getSymbol())
       return lead + kernel.lookup<SymbolOp>(symbol).getExpr().str();
     std::string condition;
     llvm::interleave(
-        op.getTrips().getMap().getValue().getResults(),
+        op.getTrips().getMap().getValue().getResults().drop_front(first),
         [&](AffineExpr expr) { condition += lead + affineText(expr, dims); },
         [&] { condition += " && "; });
     return condition;
@@ -263,13 +263,37 @@ private:
     auto loop = dyn_cast<ForOp>(op);
     if (!loop)
       return false;
+    if (loop->hasAttr("unrolled")) // its own braces
+      return true;
     AffineMapAttr trips = loop.getTrips().getMap();
     bool isSingle = trips && llvm::is_contained(trips.getValue().getResults(),
                                                 getAffineConstantExpr(1, op.getContext()));
     return !isSingle || loop.getIterate();
   }
 
+  // A loop whose index chooses among registers: unrolled whole, up to the first, constant bound;
+  // what the others leave out is skipped.
+  LogicalResult unrolledLoop(ForOp op) {
+    const std::string index = op.getIndex().str();
+    ArrayRef<AffineExpr> bounds = op.getTrips().getMap().getValue().getResults();
+    out.line("MEGALITH_UNROLL_ALL");
+    out.open("for (int " + index + " = 0; " + index + " < " + affineText(bounds.front(), dims) +
+             "; ++" + index + ") {");
+    dims.push_back(index);
+    const bool isGuarded = bounds.size() > 1;
+    if (isGuarded)
+      out.open("if (" + conditionOf(op, /*first=*/1) + ") {");
+    LogicalResult result = steps(op.getBody().front());
+    if (isGuarded)
+      out.close("}");
+    dims.pop_back();
+    out.close("}");
+    return result;
+  }
+
   LogicalResult loop(ForOp op) {
+    if (op->hasAttr("unrolled"))
+      return unrolledLoop(op);
     const std::string index = op.getIndex().str();
     std::string head;
     if (auto range = op.getIterate()) {

@@ -78,7 +78,13 @@ def PlanStreams : Task_Pass<"task-plan-streams", "::megalith::task::KernelOp"> {
     Declares `@ring` (slots of the largest piece, their number left to task-plan-memory) with its edges `@w_full` and
     `@w_free`. Every streaming stage is marked `stream = {order, piece, bytes}`: loops outermost first, bytes of its
     largest copy, bytes of one SM's share of one matrix (for attention: of a unit).
+
+    Linear stages whose activation rows take more than `input-bytes` of shared memory, and more than rows that must lie
+    there whole, get them in parts of K (`k_parts`), and their weights part by part
+    (docs/kernel-contract.md section 14).
   }];
+  let options = [Option<"inputBytes", "input-bytes", "int64_t", "98304",
+                        "shared memory for activation rows that may come in parts">];
 }
 
 def SelectProtocol : Task_Pass<"task-select-protocol", "::mlir::ModuleOp"> {

@@ -81,7 +81,8 @@ template <class C> struct AttentionShape {
 
   // What a warp found for a query vector: fp32 {m, l, o[d], 2 unused}. Records of neighbouring
   // columns start 4 banks apart, so that fragments are stored without conflicts.
-  static constexpr int kRecords = kConsumerWarps * kRounds * kColumns;
+  // Those of one round at a time.
+  static constexpr int kRecords = kConsumerWarps * kColumns;
   static constexpr int kRecordBytes = 4 * (kDim + 4);
 
   // What a tile publishes of a query vector: for each merge part the fp32 {m, l, o[kPartDim]}.

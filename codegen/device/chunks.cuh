@@ -11,7 +11,7 @@ namespace megalith {
 /// another.
 template <class E, class X, class Cta> MEGALITH_DEVICE void poll_chunk(const Cta &cta) {
   using Exchange = typename E::Exchange;
-  static_assert(Exchange::kCount <= X::kCount && 2 * Exchange::kWidth == X::kWidth);
+  static_assert(Exchange::kCount <= X::kCount && 2 * kRowWords<E> == X::kWidth);
   constexpr int kVectors = X::kChunk / 8, kItems = Exchange::kCount * kVectors;
   constexpr int kEach = (kItems + 31) / 32, kBatch = kEach < 8 ? kEach : 8;
   const int first = kVectors * cta.role_warp; // of a row's vectors
@@ -22,7 +22,7 @@ template <class E, class X, class Cta> MEGALITH_DEVICE void poll_chunk(const Cta
     return X::kPadded == X::kWidth || 8 * (first + i % kVectors) < X::kWidth;
   };
   gather_words<E, kBatch>(
-      cta, kItems, set_of<Exchange>(cta, E::kAge),
+      cta, kItems, set_of<Exchange>(cta, E::kAge) + first_word<E>(),
       [&](int i) {
         return exists(i) ? i / kVectors * (Exchange::kWidth / 4) + first + i % kVectors : -1;
       },
@@ -32,6 +32,27 @@ template <class E, class X, class Cta> MEGALITH_DEVICE void poll_chunk(const Cta
     for (int i = cta.lane; i < kItems; i += 32)
       if (!exists(i))
         platform::st_shared(target(i), u32x4{0, 0, 0, 0});
+  platform::warp_sync();
+}
+
+/// The same of part `part` of `Parts` parts of K: of the warp's chunk, the columns of so many
+/// blocks. X holds one part.
+template <class E, class X, int Parts, class Cta>
+MEGALITH_DEVICE void poll_chunk_part(const Cta &cta, int part) {
+  using Exchange = typename E::Exchange;
+  static_assert(Exchange::kCount <= X::kCount && 2 * kRowWords<E> == Parts * X::kWidth);
+  static_assert(X::kPadded == X::kWidth);
+  constexpr int kVectors = X::kChunk / 8, kItems = Exchange::kCount * kVectors;
+  constexpr int kEach = (kItems + 31) / 32, kBatch = kEach < 8 ? kEach : 8;
+  const int first = kVectors * (Parts * cta.role_warp + part); // of a row's vectors
+  gather_words<E, kBatch>(
+      cta, kItems, set_of<Exchange>(cta, E::kAge) + first_word<E>(),
+      [&](int i) { return i / kVectors * (Exchange::kWidth / 4) + first + i % kVectors; },
+      [&](int i, const u32x4 &v) {
+        platform::st_shared(
+            X::row(cta, i / kVectors) + 16 * (kVectors * cta.role_warp + i % kVectors), v);
+      });
+  await_hop<Exchange>(cta, 4 * first, 4 * kVectors);
   platform::warp_sync();
 }
 

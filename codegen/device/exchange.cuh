@@ -50,6 +50,22 @@ template <class E> struct Previous : E {
   static_assert(E::Exchange::kSets == 3, "only crossing words outlive their launch");
 };
 
+/// What lies behind the first `First` words of each row of E's exchange.
+template <class E, int First> struct Behind : E {
+  static constexpr int kFirst = First;
+  static_assert(First % 4 == 0 && First < E::Exchange::kWidth);
+};
+
+/// The first word of a row that E means; the others end with the row.
+template <class E> MEGALITH_DEVICE constexpr int first_word() {
+  if constexpr (requires { E::kFirst; })
+    return E::kFirst;
+  else
+    return 0;
+}
+/// Words of a row that E means.
+template <class E> inline constexpr int kRowWords = E::Exchange::kWidth - first_word<E>();
+
 /// Scope of the accesses to an exchange's words, on both sides.
 template <class X>
 inline constexpr platform::Scope kScopeOf =

@@ -74,8 +74,9 @@ struct Column {
 namespace detail {
 template <class L, class X, class Cta>
 MEGALITH_DEVICE Column column_of(const Cta &cta, int row, bool valid) {
-  static_assert(L::kInputs == X::kWidth);
-  const uint32_t k = 16 * L::kChunkSteps * cta.role_warp + L::kLaneColumns * (cta.lane % 4);
+  // Whole rows, or a part of K at a time: of each chunk, the columns of that part.
+  static_assert(L::kInputs % X::kWidth == 0 && (L::kInputs == X::kWidth || X::kWidth % 128 == 0));
+  const uint32_t k = X::kChunk * cta.role_warp + L::kLaneColumns * (cta.lane % 4);
   return {X::row(cta, valid ? row : 0) + 2 * k, valid};
 }
 } // namespace detail
@@ -159,6 +160,7 @@ MEGALITH_DEVICE platform::MmaLoop piece_loop(const Cta &cta, int slot, int tile,
 } // namespace detail
 
 /// Consumer warp: adds the product of one piece, in slot `slot` of R, with `column` to `sum`.
+/// `block` counts from the first block of the rows' part of K.
 template <class L, class R, class Cta>
 MEGALITH_DEVICE void gemv_block(const Cta &cta, Fragment &sum, int slot, int tile, int block,
                                 const Column &column) {

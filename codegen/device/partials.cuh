@@ -10,54 +10,54 @@
 
 namespace megalith {
 
-/// Consumer: leaves what the warp found in C::Apart. Returns when all warps have.
+/// Consumer: leaves what the warp found in round `round` in C::Apart. Returns when all warps have.
 template <class C, class Cta>
 MEGALITH_DEVICE void attention_finish(const Cta &cta, const AttentionTile &tile,
-                                      const AttentionState<C> &state) {
+                                      const AttentionState<C> &state, int round = 0) {
   using S = AttentionShape<C>;
   const int vectors = tile.rows * S::kGroup, g = cta.lane / 4, t = cta.lane % 4;
   const bool has_share = state.share.chunk < state.share.chunks;
+  if (round > 0)
+    consumer_sync();     // the records of the round before have been added up
   platform::warp_sync(); // the last probabilities have been read
   MEGALITH_UNROLL_ALL
-  for (int r = 0; r < S::kRounds; ++r) {
-    MEGALITH_UNROLL_ALL
-    for (int e = 0; e < 2; ++e) {
-      float l = state.l[r][e];
-      for (int mask = 4; mask <= 16; mask *= 2)
-        l += platform::shfl_xor(l, mask);
-      const int column = 2 * t + e;
-      if (has_share && 8 * (8 * r + state.share.column) + column < vectors) {
-        unsigned char *record = apart_record<C>(cta, cta.role_warp, r, column);
-        if (g == 0) {
-          platform::st_shared(record, state.m[r][e]);
-          platform::st_shared(record + 4, l);
-        }
-        MEGALITH_UNROLL_ALL
-        for (int i = 0; i < S::kSlices; ++i) {
-          platform::st_shared(record + 8 + 4 * (16 * i + g), state.o[r][i][e]);
-          platform::st_shared(record + 8 + 4 * (16 * i + g + 8), state.o[r][i][e + 2]);
-        }
+  for (int e = 0; e < 2; ++e) {
+    float l = state.l[round][e];
+    for (int mask = 4; mask <= 16; mask *= 2)
+      l += platform::shfl_xor(l, mask);
+    const int column = 2 * t + e;
+    if (has_share && 8 * (8 * round + state.share.column) + column < vectors) {
+      unsigned char *record = apart_record<C>(cta, cta.role_warp, column);
+      if (g == 0) {
+        platform::st_shared(record, state.m[round][e]);
+        platform::st_shared(record + 4, l);
+      }
+      MEGALITH_UNROLL_ALL
+      for (int i = 0; i < S::kSlices; ++i) {
+        platform::st_shared(record + 8 + 4 * (16 * i + g), state.o[round][i][e]);
+        platform::st_shared(record + 8 + 4 * (16 * i + g + 8), state.o[round][i][e + 2]);
       }
     }
   }
   consumer_sync();
 }
 
-/// Consumer: adds up the chunks of each query vector, in ascending order, and publishes the results
-/// through E, the edge of the partials exchange; warp w has vectors w, w + 8, ... After launch_wait
-/// and attention_finish.
+/// Consumer: adds up the chunks of each query vector of round `round`, in ascending order, and
+/// publishes the results through E, the edge of the partials exchange; warp w has vectors w, w + 8,
+/// ... of the round's 64. After launch_wait and attention_finish of that round.
 template <class C, class E, class Cta>
 MEGALITH_DEVICE void publish_partials(const Cta &cta, const AttentionTile &tile,
-                                      const AttentionState<C> &state) {
+                                      const AttentionState<C> &state, int round = 0) {
   using S = AttentionShape<C>;
   static_assert(E::Exchange::kCount == S::kPartials);
   constexpr int kWords = C::kMergeParts * S::kPartWords, kMost = kConsumerWarps;
   const int vectors = tile.rows * S::kGroup, chunks = state.share.chunks;
+  const int end = S::kRounds == 1 || vectors < 64 * (round + 1) ? vectors : 64 * (round + 1);
   platform::mark<platform::verb::Publish, E>();
-  for (int v = cta.role_warp; v < vectors; v += kConsumerWarps) {
+  for (int v = 64 * round + cta.role_warp; v < end; v += kConsumerWarps) {
     const int first = v / 8 % 8; // warp of chunk 0
-    const unsigned char *records = apart_record<C>(cta, first, v / 64, v % 8);
-    const int stride = state.share.columns * S::kRounds * S::kColumns * S::kRecordBytes;
+    const unsigned char *records = apart_record<C>(cta, first, v % 8);
+    const int stride = state.share.columns * S::kColumns * S::kRecordBytes;
     float weight[kMost], most = kNoScore;
     MEGALITH_UNROLL_ALL
     for (int c = 0; c < kMost; ++c) {

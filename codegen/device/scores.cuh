@@ -50,12 +50,11 @@ MEGALITH_DEVICE void clear_state(const Cta &cta, const AttentionTile &tile,
   }
 }
 
-/// Row of C::Apart in which warp `warp` leaves what it found for column `column` of its tile in
-/// round `round`.
+/// Row of C::Apart in which warp `warp` leaves what it found for column `column` of its tile in the
+/// round at hand.
 template <class C, class Cta>
-MEGALITH_DEVICE unsigned char *apart_record(const Cta &cta, int warp, int round, int column) {
-  using S = AttentionShape<C>;
-  return C::Apart::row(cta, 0, (warp * S::kRounds + round) * S::kColumns + column);
+MEGALITH_DEVICE unsigned char *apart_record(const Cta &cta, int warp, int column) {
+  return C::Apart::row(cta, 0, warp * AttentionShape<C>::kColumns + column);
 }
 
 namespace detail {
@@ -153,7 +152,7 @@ MEGALITH_DEVICE void add_units(const Cta &cta, const AttentionTile &tile, const 
     detail::soften<C>(cta, tile, first, units, position, pair, state.m[r], state.l[r]);
     // Probabilities go from accumulator to B operand, [unit][column][key], through the place where
     // the warp's records will be.
-    unsigned char *prob = apart_record<C>(cta, cta.role_warp, 0, 0);
+    unsigned char *prob = apart_record<C>(cta, cta.role_warp, 0);
     static_assert(S::kColumns * S::kRecordBytes >= 512);
     platform::warp_sync();
     MEGALITH_UNROLL_ALL

@@ -1,5 +1,6 @@
 // Rows of a residual stream that is kept in fp32: the branch's norm, the gated update and the norm
-// before the next projection, replicated on every SM.
+// before the next projection; replicated on every SM, or, of many rows, dealt out: some SMs do a
+// row together, each reads all of it and publishes its share of the stream and of the normed row.
 //
 // A consumer warp has its K chunk of one row at a time: the branch's words wait in shared memory,
 // where the normed row will be; the stream's, which an earlier stage or launch wrote long ago, pass
@@ -70,6 +71,13 @@ MEGALITH_COLD void branch_row(const LaunchArgs &args, const uint32_t *source, un
 }
 } // namespace detail
 
+namespace detail {
+/// Where row `row` is in X, which has room for one where rows are dealt out.
+template <class X, class Cta> MEGALITH_DEVICE unsigned char *place_of(const Cta &cta, int row) {
+  return X::row(cta, X::kCount == 1 ? 0 : row);
+}
+} // namespace detail
+
 /// Consumer: its chunk of row `row` of the branch, bf16 words of E, to the row of S::Normed.
 template <class S, class E, class Cta> MEGALITH_DEVICE void poll_branch(const Cta &cta, int row) {
   using Exchange = typename E::Exchange;
@@ -77,8 +85,8 @@ template <class S, class E, class Cta> MEGALITH_DEVICE void poll_branch(const Ct
   static_assert(2 * Exchange::kWidth == X::kWidth && Exchange::kWidth % 4 == 0 && E::kIsProof);
   platform::mark<platform::verb::Poll, E>();
   detail::branch_row<X, kScopeOf<Exchange>>(
-      cta.args, set_of<Exchange>(cta, E::kAge) + row * Exchange::kWidth, X::row(cta, row),
-      cta.role_warp, cta.lane, E::kId, cta.n);
+      cta.args, set_of<Exchange>(cta, E::kAge) + row * Exchange::kWidth,
+      detail::place_of<X>(cta, row), cta.role_warp, cta.lane, E::kId, cta.n);
   platform::mark_end();
   await_hop<Exchange>(cta, X::kChunk / 2 * cta.role_warp, X::kChunk / 2);
 }
@@ -89,11 +97,12 @@ namespace detail {
 struct StreamRow {
   const uint32_t *stream; // fp32 words
   uint32_t *target;       // likewise
+  uint32_t *normed;       // bf16 words, where rows are dealt out
   unsigned char *row;     // bf16: the branch, then the normed row
   uint32_t *sums;         // of each warp, of the branch, then of the stream
   const unsigned char *branch_gains, *gate, *gains;
   float branch_eps, eps;
-  Share share;                       // of the channels of `target`
+  Share share;                       // of the channels of `target`, and of `normed`
   bool is_scaled;                    // the branch by its gains before its norm, not behind it
   bool is_branch_normed, is_rounded; // is_rounded: the stream, before its norm
 };
@@ -187,7 +196,7 @@ MEGALITH_DEVICE void join_branch(const StreamRow &r, int warp, int lane,
 }
 
 /// The stream's words are in `words`; see update_row. Out of line: a layer has two such stages.
-template <class X>
+template <class X, bool IsDealt>
 MEGALITH_COLD void stream_row(StreamRow r, const LaunchArgs &args, int warp, int lane,
                               uint32_t edge, uint64_t n) {
   constexpr int kEach = kChunkVectors<X>;
@@ -225,9 +234,18 @@ MEGALITH_COLD void stream_row(StreamRow r, const LaunchArgs &args, int warp, int
     const auto pair = [&](int at, uint32_t gain) {
       return r16x2(s[at] * scale * lo16(gain), s[at + 1] * scale * hi16(gain));
     };
-    platform::st_shared(
-        r.row + 16 * (X::kChunk / 8 * warp + i),
-        u32x4{pair(0, gains.x), pair(2, gains.y), pair(4, gains.z), pair(6, gains.w)});
+    const u32x4 words = {pair(0, gains.x), pair(2, gains.y), pair(4, gains.z), pair(6, gains.w)};
+    if constexpr (!IsDealt) {
+      platform::st_shared(r.row + 16 * (X::kChunk / 8 * warp + i), words);
+    } else {
+      const int vector = X::kChunk / 8 * warp + i;
+      if (r.normed && 8 * vector >= r.share.first && 8 * vector < r.share.end) {
+        MEGALITH_UNROLL_ALL
+        for (int w = 0; w < 4; ++w)
+          platform::st_relaxed<platform::Scope::gpu, uint32_t>(r.normed + 4 * vector + w,
+                                                               canonical_pair(word_of(words, w)));
+      }
+    }
   }
   platform::warp_sync();
 }
@@ -239,19 +257,21 @@ template <int Slot, class Cta> MEGALITH_DEVICE const unsigned char *bytes_of(con
     return nullptr;
 }
 
-template <class S, class E, class Cta>
-MEGALITH_DEVICE void run_stream_row(const Cta &cta, int row, uint32_t *target) {
+template <class S, class E, bool IsDealt, class Cta>
+MEGALITH_DEVICE void run_stream_row(const Cta &cta, int row, uint32_t *target, uint32_t *normed,
+                                    const Share &share) {
   using Exchange = typename E::Exchange;
   using X = typename S::Normed;
-  static_assert(Exchange::kWidth == X::kWidth && X::kWidth % 8 == 0);
+  static_assert(Exchange::kWidth >= X::kWidth && X::kWidth % 8 == 0);
   static_assert(!Exchange::kOfRanks, "every rank has the whole stream");
   constexpr bool kIsScaled = S::kBranch == BranchNorm::input_scaled;
   platform::mark<platform::verb::Poll, E>();
-  stream_row<X>({set_of<Exchange>(cta, E::kAge) + row * X::kWidth, target, X::row(cta, row),
-                 S::Sums::row(cta, 2 * row), bytes_of<S::kBranchGain>(cta), bytes_of<S::kGate>(cta),
-                 bytes_of<S::kGain>(cta), S::kBranchEps, S::kEps, share_of<Cta>(cta.sm, X::kWidth),
-                 kIsScaled, kIsScaled || S::kBranch == BranchNorm::rms, S::kRoundStream},
-                cta.args, cta.role_warp, cta.lane, E::kId, cta.n);
+  stream_row<X, IsDealt>({set_of<Exchange>(cta, E::kAge) + row * Exchange::kWidth, target, normed,
+                          place_of<X>(cta, row), S::Sums::row(cta, X::kCount == 1 ? 0 : 2 * row),
+                          bytes_of<S::kBranchGain>(cta), bytes_of<S::kGate>(cta),
+                          bytes_of<S::kGain>(cta), S::kBranchEps, S::kEps, share, kIsScaled,
+                          kIsScaled || S::kBranch == BranchNorm::rms, S::kRoundStream},
+                         cta.args, cta.role_warp, cta.lane, E::kId, cta.n);
   platform::mark_end();
 }
 
@@ -259,7 +279,7 @@ MEGALITH_DEVICE void run_stream_row(const Cta &cta, int row, uint32_t *target) {
 
 /// Consumer: row `row` of the stream, words of E, normed, to S::Normed.
 template <class S, class E, class Cta> MEGALITH_DEVICE void norm_row(const Cta &cta, int row) {
-  detail::run_stream_row<S, E>(cta, row, nullptr);
+  detail::run_stream_row<S, E, false>(cta, row, nullptr, nullptr, {});
 }
 
 /// Consumer, after poll_branch and launch_wait: the branch joins row `row` of the stream, words of
@@ -270,7 +290,71 @@ MEGALITH_DEVICE void update_row(const Cta &cta, int row) {
   using Target = typename Out::Exchange;
   static_assert(Target::kWidth == S::Normed::kWidth && Out::kAge == 0);
   platform::mark<platform::verb::Publish, Out>();
-  detail::run_stream_row<S, E>(cta, row, set_of<Target>(cta, 0) + row * Target::kWidth);
+  detail::run_stream_row<S, E, false>(cta, row, set_of<Target>(cta, 0) + row * Target::kWidth,
+                                      nullptr, share_of<Cta>(cta.sm, S::Normed::kWidth));
+  platform::mark_end();
+}
+
+namespace detail {
+
+/// Share `part` of the channels of a row that `Sms` SMs do together: whole sectors of bf16 words.
+template <int Width, int Sms> MEGALITH_DEVICE Share dealt_share(int part) {
+  constexpr int kSize = ((Width + Sms - 1) / Sms + 15) / 16 * 16;
+  const int first = kSize * part;
+  return {first, first + kSize < Width ? first + kSize : Width};
+}
+
+/// The words of row `row` of E; none where E is void.
+template <class E, class Cta> MEGALITH_DEVICE uint32_t *row_words(const Cta &cta, int row) {
+  if constexpr (requires { typename E::Exchange; })
+    return set_of<typename E::Exchange>(cta, 0) + row * E::Exchange::kWidth + first_word<E>();
+  else
+    return nullptr;
+}
+
+/// Runs `publishing`, marked as what publishes words of E.
+template <class E, class Publishing>
+MEGALITH_DEVICE void marked_publish(const Publishing &publishing) {
+  if constexpr (requires { typename E::Exchange; }) {
+    platform::mark<platform::verb::Publish, E>();
+    publishing();
+    platform::mark_end();
+  } else {
+    publishing();
+  }
+}
+
+} // namespace detail
+
+/// Consumer, after launch_wait: of row `row` of the stream, words of E, share `part` of `Sms`,
+/// normed, as bf16 words of Normed.
+template <class S, class E, class Normed, int Sms, class Cta>
+MEGALITH_DEVICE void deal_norm_row(const Cta &cta, int row, int part) {
+  constexpr int kWidth = S::Normed::kWidth;
+  static_assert(2 * kRowWords<Normed> == kWidth);
+  platform::mark<platform::verb::Publish, Normed>();
+  detail::run_stream_row<S, E, true>(cta, row, nullptr, detail::row_words<Normed>(cta, row),
+                                     detail::dealt_share<kWidth, Sms>(part));
+  platform::mark_end();
+}
+
+/// Consumer, after poll_branch and launch_wait: the branch joins row `row` of the stream, words of
+/// E; share `part` of `Sms` of the updated row goes out as words of Out, and normed as bf16 words
+/// of Normed, which may be void, or lie behind the words of Out.
+template <class S, class E, class Out, class Normed, int Sms, class Cta>
+MEGALITH_DEVICE void deal_row(const Cta &cta, int row, int part) {
+  constexpr int kWidth = S::Normed::kWidth;
+  static_assert(Out::Exchange::kWidth >= kWidth && Out::kAge == 0);
+  platform::mark<platform::verb::Publish, Out>();
+  const auto run = [&] {
+    detail::run_stream_row<S, E, true>(cta, row, detail::row_words<Out>(cta, row),
+                                       detail::row_words<Normed>(cta, row),
+                                       detail::dealt_share<kWidth, Sms>(part));
+  };
+  if constexpr (requires { Normed::kFirst; }) // the same exchange
+    run();
+  else
+    detail::marked_publish<Normed>(run);
   platform::mark_end();
 }
 

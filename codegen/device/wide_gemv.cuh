@@ -16,7 +16,7 @@ namespace megalith {
 template <int Buffer, int Outputs, int Inputs, int Unit>
 struct WideLinear : Linear<Buffer, Outputs, Inputs, Unit> {
   using Base = Linear<Buffer, Outputs, Inputs, Unit>;
-  static constexpr int kTileStrips = 4;
+  static constexpr int kTileStrips = Unit < 4 ? Unit : 4;
   static constexpr uint32_t kStripBytes = 2 * Base::kStripBytes;
   static constexpr uint64_t kMatrixBytes = 2 * Base::kMatrixBytes;
 };
@@ -24,15 +24,16 @@ struct WideLinear : Linear<Buffer, Outputs, Inputs, Unit> {
 /// A lane's sums of an m-tile: of strip s, its output row lane / 4 % 2, with activation row r.
 template <class L, class Cta> struct WideSums { float v[L::kTileStrips][Cta::Config::kRows]; };
 
-/// Consumer warp: adds the product of one piece, in slot `slot` of R, with the rows of X.
+/// Consumer warp: adds the product of one piece, in slot `slot` of R, with the rows of X, or with a
+/// part of K of them, from whose first block `block` counts.
 template <class L, class R, class X, class Cta>
 MEGALITH_DEVICE void wide_block(const Cta &cta, WideSums<L, Cta> &sums, int slot, int tile,
                                 int block) {
-  static_assert(L::kInputs == X::kWidth && Cta::Config::kRows <= X::kCount);
+  static_assert(L::kInputs % X::kWidth == 0 && Cta::Config::kRows <= X::kCount);
   const int unit = cta.lane / 8;
   if (unit < L::kBlockSteps) {
     const int k =
-        16 * (L::kChunkSteps * cta.role_warp + L::kBlockSteps * block + unit) + 4 * (cta.lane % 4);
+        X::kChunk * cta.role_warp + 16 * (L::kBlockSteps * block + unit) + 4 * (cta.lane % 4);
     const unsigned char *a =
         R::slot(cta, slot) + 128 * (L::kBlockSteps * cta.role_warp + unit) + 16 * (cta.lane % 8);
     const int strips = tile_strips<L>(cta, tile);

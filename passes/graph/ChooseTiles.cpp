@@ -19,6 +19,9 @@ namespace {
 /// Strips whose outputs' squares are one value (codegen/device/expert_norm.cuh).
 constexpr int64_t kSquareStrips = 8;
 
+/// From so many rows on those of a stream are dealt out among the SMs.
+constexpr int64_t kDealtRows = 4;
+
 class ChooseTiles : public megalith::impl::ChooseTilesBase<ChooseTiles> {
   void runOnOperation() override {
     for (auto stage : getOperation().getOps<StageOp>())
@@ -47,9 +50,91 @@ class ChooseTiles : public megalith::impl::ChooseTilesBase<ChooseTiles> {
                       "saves an exchange"});
         break;
       case StageKind::Rows:
+        dealRows(stage);
+        break;
       case StageKind::LaunchEnd:
         break;
       }
+  }
+
+  /// Whether a stage takes its rows from where `rows` left them, itself or through another.
+  bool shares(StageOp stage, StageOp rows) {
+    auto from = stage.getConfig().getAs<FlatSymbolRefAttr>("shares_input");
+    auto found = from ? getOperation().lookup<StageOp>(from) : StageOp();
+    return found && (found == rows || shares(found, rows));
+  }
+
+  /// A few rows of a stream every SM reads and norms for itself: that saves an exchange. Of many,
+  /// each is some SMs', who publish the normed row, and whoever multiplies reads it.
+  void dealRows(StageOp stage) {
+    KernelOp kernel = getOperation();
+    MLIRContext *context = &getContext();
+    Builder attributes(context);
+    int64_t rows = kernel.getRows(), sms = kernel.getSms();
+    int64_t k = stage.getConfig().getAs<IntegerAttr>("k").getInt();
+    const int64_t bytes = rows * k * (stage.getReads().size() > 1 ? 6 : 4);
+    if (rows < kDealtRows) {
+      recordReason(stage,
+                   {getArgumentName().str(), "rows", "all of them on every SM",
+                    llvm::formatv("{0} bytes of branch and stream an SM, below {1} rows, are less "
+                                  "than another exchange",
+                                  bytes, kDealtRows)});
+      return;
+    }
+    const int64_t each = std::max<int64_t>(1, sms / rows);
+    NamedAttrList config(stage.getConfig());
+    config.set("row_sms", attributes.getI64IntegerAttr(each));
+    stage.setConfigAttr(config.getDictionary(context));
+    SmallVector<StageOp> readers;
+    for (auto other : kernel.getOps<StageOp>())
+      if (shares(other, stage))
+        readers.push_back(other);
+    recordReason(
+        stage, {getArgumentName().str(), "rows", llvm::formatv("each on {0} of {1} SMs", each, sms),
+                llvm::formatv("{0} bytes of branch and stream of all {1} rows are too much for "
+                              "every SM; the normed rows, {2} bytes, are another exchange",
+                              bytes, rows, rows * k * 2)});
+    if (readers.empty())
+      return;
+    AccessAttr normed = normedRows(stage, k);
+    SmallVector<Attribute> writes(stage.getWrites().getValue());
+    writes.push_back(normed);
+    stage.setWritesAttr(ArrayAttr::get(context, writes));
+    for (StageOp reader : readers) {
+      NamedAttrList keys(reader.getConfig());
+      keys.erase("shares_input");
+      reader.setConfigAttr(keys.getDictionary(context));
+      SmallVector<Attribute> reads = {normed};
+      llvm::append_range(reads, reader.getReads().getValue());
+      reader.setReadsAttr(ArrayAttr::get(context, reads));
+    }
+  }
+
+  /// Where normed rows are published: behind the words of the stream where those are of this launch
+  /// alone (slots of LaunchArgs are few), else in a value of their own.
+  AccessAttr normedRows(StageOp stage, int64_t k) {
+    KernelOp kernel = getOperation();
+    MLIRContext *context = &getContext();
+    int64_t rows = kernel.getRows();
+    auto at = [&](int64_t column, int64_t columns, FlatSymbolRefAttr buffer) {
+      AffineExpr zero = getAffineConstantExpr(0, context);
+      return AccessAttr::get(
+          context, buffer, affineMapAttr({zero, getAffineConstantExpr(column, context)}, context),
+          rows, affineMapAttr({getAffineConstantExpr(columns, context)}, context), {},
+          task::Set::Current);
+    };
+    if (!stage.getWrites().empty()) {
+      auto write = cast<AccessAttr>(stage.getWrites()[0]);
+      auto stream = kernel.lookup<BufferOp>(write.getBuffer());
+      if (stream && !stream.getCrossing()) {
+        stream.setShape({rows, k + k / 2}); // an fp32 word is two channels
+        return at(k, k / 2, write.getBuffer());
+      }
+    }
+    OpBuilder builder(stage);
+    BufferOp::create(builder, stage.getLoc(), "x", ArrayRef<int64_t>{rows, k},
+                     builder.getBF16Type(), Space::Global, Mutability::Value);
+    return at(0, k, FlatSymbolRefAttr::get(context, "x"));
   }
 
   /// Columns [t * width, min((t + 1) * width, of the buffer)) of an access that covered all

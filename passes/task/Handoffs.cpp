@@ -114,9 +114,11 @@ private:
   }
 
   void addRows(StageOp stage) {
-    addInput(*configInt(stage, "k"));
-    add({names::kRowSums.str(), 2 * rows, 8, f32, 32, 1, 1, "WordRows<$offset, $rows, $cols>",
-         Phase::Dense, "", "", Role::Consumer, nobody});
+    const bool isDealt = configInt(stage, "row_sms").has_value(); // one row at a time
+    int64_t k = *configInt(stage, "k");
+    addInput(isDealt ? static_cast<int64_t>(llvm::alignTo(llvm::divideCeil(k, rows), 128)) : k);
+    add({names::kRowSums.str(), isDealt ? 2 : 2 * rows, 8, f32, 32, 1, 1,
+         "WordRows<$offset, $rows, $cols>", Phase::Dense, "", "", Role::Consumer, nobody});
   }
 
   void addCombine(StageOp stage) {
@@ -128,7 +130,7 @@ private:
   void addGemv(StageOp stage) {
     int64_t k = *configInt(stage, "k");
     if (inputOf(stage) && stage.getKind() != StageKind::ExpertDown)
-      addInput(k);
+      addInput(k / partsOf(stage));
     const int64_t columnTiles = llvm::divideCeil(rows, 8);
     add({names::kPart.str(),
          128 * columnTiles,
@@ -207,8 +209,7 @@ private:
          Role::Consumer,
          {}});
     add({names::kApart.str(),
-         static_cast<int64_t>(8 * llvm::divideCeil(vectors, 64)) *
-             std::clamp<int64_t>(vectors, 2, 8),
+         8 * std::clamp<int64_t>(vectors, 2, 8), // of 64 vectors at a time
          dim + 4,
          f32,
          4 * (dim + 4),

@@ -44,6 +44,8 @@ inline constexpr llvm::StringLiteral kInput = "xs", kPart = "part", kQkvIn = "qk
                                      kRowSums = "row_sums", kScales = "pair_scales";
 /// Edges that order attention's last use of bytes before their first use as something else.
 inline constexpr llvm::StringLiteral kAttentionDone = "attention_done", kMergeDone = "merge_done";
+/// Edge that orders the last use of the rows' bytes before experts' activations come there.
+inline constexpr llvm::StringLiteral kRowsOver = "rows_over";
 /// Edges of a looping kernel: all SMs are over with the launch before; this SM's poller knows it;
 /// a role of this SM is over with a launch; the bytes of the dense phase may become attention's.
 inline constexpr llvm::StringLiteral kComplete = "complete", kLaunched = "launched",

@@ -14,6 +14,8 @@ static constexpr int64_t kMaxPositions = 131072;
 /// Most splits of a sequence (docs/kernel-contract.md section 6).
 static constexpr int64_t kMaxSplits = 32;
 static constexpr int64_t kUnitPositions = 16;
+/// Query vectors of a round (codegen/device/attention_shape.cuh).
+static constexpr int64_t kRoundVectors = 64;
 /// Groups of partial results, by tile.
 static constexpr StringLiteral kTileTable = "attention_tile";
 
@@ -150,15 +152,24 @@ LogicalResult KernelLowering::lowerAttention(StageOp stage) {
       consumer.release(names::kFree);
     });
     consumer.compute("attention_tail<" + name + ">", {"tile", "state"}, {query, tail}, {apart});
-    consumer.compute("attention_finish<" + name + ">", {"tile", "state"}, {}, {apart});
-    if (kernel.isLooping())
-      consumer.peek(names::kLaunched);
-    else
-      consumer.launchWait(); // as late as can be; costs nothing when repeated
-    consumer.compute("publish_partials<" + name + ", " + out + "_words>", {"tile", "state"},
-                     {apart},
-                     {rectangle(out, {d(1), c(0), c(0)}, vectorsOf(stage) * mergePartsOf(stage),
-                                {c(exchange(out).cols())}, kTileTable)});
+    // What was found passes through shared memory for 64 query vectors at a time.
+    const int64_t vectors = vectorsOf(stage), rounds = llvm::divideCeil(vectors, kRoundVectors);
+    for (int64_t round = 0; round < rounds; ++round) {
+      const int64_t first = round * kRoundVectors;
+      const std::string number = std::to_string(round);
+      SmallVector<StringRef> args = {"tile", "state"};
+      if (rounds > 1)
+        args.push_back(number);
+      consumer.compute("attention_finish<" + name + ">", args, {}, {apart});
+      if (kernel.isLooping())
+        consumer.peek(names::kLaunched);
+      else if (round == 0)
+        consumer.launchWait(); // as late as can be; costs nothing when repeated
+      consumer.compute("publish_partials<" + name + ", " + out + "_words>", args, {apart},
+                       {rectangle(out, {d(1), c(first * parts), c(0)},
+                                  std::min(kRoundVectors, vectors - first) * parts,
+                                  {c(exchange(out).cols())}, kTileTable)});
+    }
     consumer.compute("attention_append<" + name + ">", {"tile"}, {tail}, {newUnit});
   });
   if (kernel.isLooping()) {

@@ -12,6 +12,9 @@ namespace megalith::task {
 
 std::string wordsEdge(AccessAttr access) {
   std::string edge = (access.getBuffer().getValue() + "_words").str();
+  auto first = dyn_cast<AffineConstantExpr>(access.getAt().getValue().getResults().back());
+  if (first && first.getValue() > 0) // behind other words of the row
+    edge = "Behind<" + edge + ", " + std::to_string(first.getValue()) + ">";
   return access.getSet() == Set::Previous ? "Previous<" + edge + ">" : edge;
 }
 
@@ -29,24 +32,6 @@ std::string slotText(StageOp stage, StringRef key) {
 //===----------------------------------------------------------------------===//
 // M-tiles
 //===----------------------------------------------------------------------===//
-
-// Names of what a lane holds of one column tile, or of the two that more than 8 rows need
-// (codegen/device/gemv.cuh).
-namespace {
-struct Operands {
-  explicit Operands(KernelOp kernel) : isPair(kernel.getRows() > 8) {}
-
-  StringRef sum() const { return isPair ? "Fragments" : "Fragment"; }
-  StringRef best() const { return isPair ? "TwoBestRanks" : "BestRanks"; }
-  /// `<which>_column<arguments>`, or its form for two.
-  std::string column(StringRef which, const Twine &arguments) const {
-    return (which + (isPair ? "_columns<" : "_column<") + arguments + ">").str();
-  }
-  StringRef columnLocal() const { return isPair ? "const Columns" : "const Column"; }
-
-  bool isPair;
-};
-} // namespace
 
 // M-tiles of the SM's slice: fewer on the last SMs unless the slices are all equal.
 SmallVector<AffineExpr> KernelLowering::tileTrips(StageOp stage) {
@@ -350,7 +335,9 @@ static std::string linearBase(StageOp stage) {
 }
 
 static std::string inputType(StageOp stage) {
-  return (names::kInput + "::kOffset, Config::kRows, " + Twine(*configInt(stage, "k"))).str();
+  return (names::kInput + "::kOffset, Config::kRows, " +
+          Twine(*configInt(stage, "k") / partsOf(stage)))
+      .str();
 }
 
 LogicalResult KernelLowering::lowerLinear(StageOp stage) {
@@ -358,19 +345,22 @@ LogicalResult KernelLowering::lowerLinear(StageOp stage) {
   set(stage, "In", "Rows<" + inputType(stage) + ">");
   AccessAttr rows = rowsOf(stage, whole(names::kInput));
 
-  Steps producer(stage, Role::Producer);
-  stream(stage, producer, /*isExpert=*/false);
-
-  loadRows(stage);
-
-  Steps consumer(stage, Role::Consumer);
-  takeRows(stage, consumer);
-  std::string name = stage.getSymName().str();
-  if (!weightsOf(stage).getWide())
-    consumer.local("column", Operands(kernel).columnLocal(),
-                   Operands(kernel).column("dense", name + ", " + name + "::In") + "(cta)");
-  multiply(stage, consumer, rows);
-  releaseRows(stage, consumer);
+  Steps producer(stage, Role::Producer), consumer(stage, Role::Consumer);
+  if (partsOf(stage) > 1) {
+    streamParts(stage, producer);
+    if (failed(multiplyParts(stage, consumer)))
+      return failure();
+  } else {
+    stream(stage, producer, /*isExpert=*/false);
+    loadRows(stage);
+    takeRows(stage, consumer);
+    std::string name = stage.getSymName().str();
+    if (!weightsOf(stage).getWide())
+      consumer.local("column", Operands(kernel).columnLocal(),
+                     Operands(kernel).column("dense", name + ", " + name + "::In") + "(cta)");
+    multiply(stage, consumer, rows);
+    releaseRows(stage, consumer);
+  }
 
   Steps epilogue(stage, Role::Epilogue);
   fetchResidual(stage, epilogue);
@@ -452,7 +442,11 @@ LogicalResult KernelLowering::lowerExpertDown(StageOp stage) {
   Steps producer(stage, Role::Producer);
   forExperts(stage, producer, [&] { stream(stage, producer, /*isExpert=*/true); });
 
-  Steps poller(stage, Role::Poller);
+  Steps poller(stage, Role::Poller), consumer(stage, Role::Consumer);
+  if (kernel.lookup<EdgeOp>(ref(names::kRowsOver))) { // the activations come to the rows' bytes
+    consumer.signal(names::kRowsOver);
+    poller.wait(names::kRowsOver);
+  }
   std::string words = (input.getBuffer().getValue() + "_words").str();
   bool isProof = exchange(input.getBuffer().getValue()).isSelfValidating();
   if (quantizesInput(stage) && !isProof)
@@ -471,7 +465,6 @@ LogicalResult KernelLowering::lowerExpertDown(StageOp stage) {
     poller.signal("act_full");
   });
 
-  Steps consumer(stage, Role::Consumer);
   forExperts(stage, consumer, [&] {
     consumer.wait("act_full", "const int acts");
     if (quantizesInput(stage))

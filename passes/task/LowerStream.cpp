@@ -10,6 +10,9 @@ namespace megalith::task {
 /// Words of a sector: what share_of (codegen/device/exchange.cuh) rounds shares up to.
 static constexpr int64_t kSectorWords = 8;
 
+/// Channels of a sector of bf16 words: what shares of dealt rows are made of (stream_rows.cuh).
+static constexpr int64_t kDealtChannels = 16;
+
 LogicalResult KernelLowering::lowerRows(StageOp stage) {
   AccessAttr branch = branchOf(stage), stream = streamOf(stage);
   if (!exchange(stream.getBuffer().getValue()) ||
@@ -18,14 +21,20 @@ LogicalResult KernelLowering::lowerRows(StageOp stage) {
   int64_t k = *configInt(stage, "k"), rows = kernel.getRows(), sms = kernel.getSms();
   auto isRounded = stage.getConfig().getAs<BoolAttr>("round_stream");
   std::string name = stage.getSymName().str();
+  const bool isDealt = configInt(stage, "row_sms").has_value();
   set(stage, "base",
-      "StreamRows<Rows<" + names::kInput + "::kOffset, Config::kRows, " + Twine(k) + ">, " +
-          names::kRowSums + ", BranchNorm::" + configString(stage, "branch_norm") + ", " +
+      "StreamRows<Rows<" + names::kInput + "::kOffset, " + (isDealt ? "1" : "Config::kRows") +
+          ", " + Twine(k) + ">, " + names::kRowSums +
+          ", BranchNorm::" + configString(stage, "branch_norm") + ", " +
           floatText(configFloat(stage, "branch_eps").value_or(0)) + ", " +
           slotText(stage, "branch_gain") + ", " + slotText(stage, "gate") + ", " +
           floatText(*configFloat(stage, "eps")) + ", " + slotText(stage, "gain") + ", " +
           (isRounded && isRounded.getValue() ? "true" : "false") + ">");
 
+  if (isDealt) {
+    lowerDealtRows(stage);
+    return success();
+  }
   Steps consumer(stage, Role::Consumer);
   if (branch || stream.getSet() == Set::Current)
     requireLaunchWait(stage, Role::Consumer, consumer);
@@ -61,6 +70,67 @@ LogicalResult KernelLowering::lowerRows(StageOp stage) {
     consumer.poll(callee + ">", {"row"}, edgeOf(stream), reads, writes);
   });
   return success();
+}
+
+// Many rows: `row_sms` SMs do a row together. Each has all of it, since norms are of whole rows and
+// their bits must not depend on how many SMs there are, and publishes its share of the stream and
+// of the normed row.
+void KernelLowering::lowerDealtRows(StageOp stage) {
+  AccessAttr branch = branchOf(stage), stream = streamOf(stage), normed = normedOf(stage);
+  const int64_t k = *configInt(stage, "k"), rows = kernel.getRows(), sms = kernel.getSms();
+  const int64_t each = *configInt(stage, "row_sms"), groups = std::min(rows, sms / each);
+  const std::string name = stage.getSymName().str(), by = std::to_string(each);
+  auto edgeOf = [](AccessAttr access) { return (access.getBuffer().getValue() + "_words").str(); };
+  Steps consumer(stage, Role::Consumer);
+  requireLaunchWait(stage, Role::Consumer, consumer);
+  auto deal = [&](AffineExpr row, std::string rowText) {
+    auto rowOf = [&](AccessAttr access) {
+      return rectangle(access.getBuffer().getValue(), {row, c(0)}, 1, {c(k)}, {}, access.getSet());
+    };
+    consumer.refill(names::kInput);
+    consumer.refill(names::kRowSums);
+    SmallVector<AccessAttr> reads = {rowOf(stream)}, writes = {whole(names::kRowSums)};
+    for (StringRef key : {"branch_gain", "gate", "gain"})
+      if (FlatSymbolRefAttr buffer = configSymbol(stage, key))
+        reads.push_back(whole(buffer.getValue()));
+    const int64_t share = llvm::alignTo(llvm::divideCeil(k, each), kDealtChannels);
+    AffineExpr part = each == 1 ? c(0) : d(0) % each;
+    auto shareOf = [&](AccessAttr access) {
+      // Rows behind an fp32 stream count in its words, of two channels each.
+      const bool isBehind =
+          access == normed && exchange(access.getBuffer().getValue()).getElement().isF32();
+      const int64_t perColumn = isBehind ? 2 : 1;
+      SmallVector<AffineExpr> cols = {c(share / perColumn)};
+      if (share * each != k)
+        cols.push_back(c(k / perColumn) - part * (share / perColumn));
+      AffineExpr first = access.getAt().getValue().getResults().back();
+      return rectangle(access.getBuffer().getValue(), {row, first + part * (share / perColumn)}, 1,
+                       cols);
+    };
+    std::string callee = "deal_norm_row<" + name + ", " + wordsEdge(stream);
+    if (branch) {
+      reads.push_back(whole(names::kInput)); // where the branch waits for it
+      consumer.poll("poll_branch<" + name + ", " + wordsEdge(branch) + ">", {rowText},
+                    edgeOf(branch), rowOf(branch), whole(names::kInput));
+      auto target = cast<AccessAttr>(stage.getWrites()[0]);
+      writes.push_back(shareOf(target));
+      callee = "deal_row<" + name + ", " + wordsEdge(stream) + ", " + edgeOf(target);
+    }
+    if (normed)
+      writes.push_back(shareOf(normed));
+    callee += ", " + (normed ? wordsEdge(normed) : "void") + ", " + by + ">";
+    consumer.poll(callee, {rowText, each == 1 ? "0" : "cta.sm % " + by}, edgeOf(stream), reads,
+                  writes);
+  };
+  const std::string row = each == 1 ? "cta.sm" : "cta.sm / " + by;
+  AffineExpr first = d(0).floorDiv(each);
+  if (each * rows == sms) {
+    deal(first, row);
+    return;
+  }
+  consumer.loop("turn", {(c(rows + groups - 1) - first).floorDiv(groups)}, [&] {
+    deal(first + d(consumer.depth()) * groups, row + " + turn * " + std::to_string(groups));
+  });
 }
 
 // Behind the experts' outputs, in place of adding them.

@@ -24,6 +24,25 @@ std::string floatText(double value);
 /// The symbol of a config key, or -1: a buffer slot in a type's arguments.
 std::string slotText(StageOp stage, llvm::StringRef key);
 
+/// On a loop: the compiler is to unroll it.
+inline constexpr llvm::StringLiteral kUnrolled = "unrolled";
+
+/// Names of what a lane holds of one column tile, or of the two that more than 8 rows need
+/// (codegen/device/gemv.cuh).
+struct Operands {
+  explicit Operands(KernelOp kernel) : isPair(kernel.getRows() > 8) {}
+
+  llvm::StringRef sum() const { return isPair ? "Fragments" : "Fragment"; }
+  llvm::StringRef best() const { return isPair ? "TwoBestRanks" : "BestRanks"; }
+  llvm::StringRef columnLocal() const { return isPair ? "const Columns" : "const Column"; }
+  /// `<which>_column<arguments>`, or its form for two.
+  std::string column(llvm::StringRef which, const llvm::Twine &arguments) const {
+    return (which + (isPair ? "_columns<" : "_column<") + arguments + ">").str();
+  }
+
+  bool isPair;
+};
+
 /// Writes steps at the end of one role region; creates the region with its first step.
 class Steps {
 public:
@@ -57,6 +76,10 @@ public:
             llvm::function_ref<void()> body, llvm::StringRef iterate = {});
   void loop(llvm::StringRef index, llvm::StringRef symbol, llvm::function_ref<void()> body,
             llvm::StringRef iterate = {});
+  /// A loop that the compiler unrolls, so that its index may choose among registers; the first of
+  /// `trips` is constant.
+  void unrolled(llvm::StringRef index, llvm::ArrayRef<mlir::AffineExpr> trips,
+                llvm::function_ref<void()> body);
 
   /// Number of loops around the next step: its innermost index is d(depth()).
   unsigned depth() const { return loops; }
@@ -114,6 +137,12 @@ private:
   bool choosesTokens(StageOp stage);
   llvm::LogicalResult storeCandidates(StageOp stage, Steps &steps);
   mlir::SmallVector<mlir::AffineExpr> tileTrips(StageOp stage);
+
+  // LowerParts.cpp
+  struct TileGroup;
+  void forGroups(StageOp stage, Steps &steps, llvm::function_ref<void(const TileGroup &)> body);
+  void streamParts(StageOp stage, Steps &producer);
+  llvm::LogicalResult multiplyParts(StageOp stage, Steps &consumer);
   AccessAttr tileWrite(StageOp stage, unsigned loop, int64_t perStrip, int64_t outputs);
 
   // LowerAttention.cpp
@@ -128,6 +157,7 @@ private:
 
   // LowerStream.cpp
   llvm::LogicalResult lowerRows(StageOp stage);
+  void lowerDealtRows(StageOp stage);
   llvm::LogicalResult lowerCombine(StageOp stage);
   void publishSquares(StageOp stage, Steps &epilogue);
 

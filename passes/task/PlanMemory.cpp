@@ -2,7 +2,8 @@
 //
 // Barriers, then buffers, then the ring, which takes what is left. When the ring would be left with
 // too little, attention's buffers and those of the dense phase share bytes; edges then order the
-// last use of the one before the first use of the other.
+// last use of the one before the first use of the other. When even so there is no room, the
+// experts' activations come to where rows have been.
 //
 //===----------------------------------------------------------------------===//
 #include "passes/Passes.h"
@@ -43,13 +44,18 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
   /// How many slots buffers get.
   enum class Slots { Wanted, SingleInAttention, Single };
 
+  /// Whose bytes are shared: attention's and the dense phase's; also those of activation rows and
+  /// of the experts' activations, which follow them.
+  enum class Sharing { None, Phases, PhasesAndRows };
+
   /// A plan being tried.
   struct Layout {
     std::vector<Handoff> buffers;
     std::vector<int64_t> offsets; // from the first byte after the barriers
     Slots slots = Slots::Wanted;
-    bool isAliased = false;
+    Sharing sharing = Sharing::None;
     int64_t bytes = 0; // of all buffers
+    bool isAliased() const { return sharing != Sharing::None; }
   };
 
   void runOnOperation() override {
@@ -74,7 +80,7 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
     because.clear();
     if (residents > 1) {
       budget = (*limit + kReservedBytes) / residents - kReservedBytes - reserve;
-      layout = lay(Slots::Wanted, false);
+      layout = lay(Slots::Wanted, Sharing::None);
       if (used(*layout, leastSlots()) > budget ||
           (ring && slotsLeft(*layout) * ring.getSlotBytes() < ringFloor / 2))
         layout.reset();
@@ -105,16 +111,20 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
   std::optional<Layout> choose() {
     struct Attempt {
       Slots slots;
-      bool isAliased;
+      Sharing sharing;
       int64_t floor;
     };
+    const Sharing phases = canAlias() ? Sharing::Phases : Sharing::None;
+    SmallVector<Attempt> attempts = {{Slots::Wanted, Sharing::None, ringFloor},
+                                     {Slots::Wanted, phases, ringFloor},
+                                     {Slots::SingleInAttention, phases, ringFloor / 2},
+                                     {Slots::Single, phases, 0}};
+    if (canAlias() && hasExperts())
+      attempts.push_back({Slots::Single, Sharing::PhasesAndRows, 0});
     std::optional<Layout> fitting;
     int64_t least = INT64_MAX;
-    for (Attempt attempt :
-         {Attempt{Slots::Wanted, false, ringFloor}, Attempt{Slots::Wanted, canAlias(), ringFloor},
-          Attempt{Slots::SingleInAttention, canAlias(), ringFloor / 2},
-          Attempt{Slots::Single, canAlias(), 0}}) {
-      Layout layout = lay(attempt.slots, attempt.isAliased);
+    for (const Attempt &attempt : attempts) {
+      Layout layout = lay(attempt.slots, attempt.sharing);
       least = std::min(least, used(layout, leastSlots()));
       if (used(layout, leastSlots()) > budget) {
         tried(layout, llvm::formatv("needs {0} of {1} bytes", used(layout, leastSlots()), budget));
@@ -141,10 +151,12 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
   }
 
   static StringRef describe(const Layout &layout) {
+    if (layout.sharing == Sharing::PhasesAndRows)
+      return "experts' activations where rows were, single slots throughout";
     switch (layout.slots) {
     case Slots::Wanted:
-      return layout.isAliased ? "attention and the dense phase share bytes"
-                              : "attention and the dense phase apart";
+      return layout.isAliased() ? "attention and the dense phase share bytes"
+                                : "attention and the dense phase apart";
     case Slots::SingleInAttention:
       return "single slots in attention";
     case Slots::Single:
@@ -181,20 +193,43 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
     return hasAttention && isDense;
   }
 
-  Layout lay(Slots slots, bool isAliased) {
-    Layout layout{handoffsOf(getOperation()), {}, slots, isAliased};
+  /// Whether the kernel has experts' activations and, earlier, activation rows.
+  bool hasExperts() {
+    return llvm::any_of(getOperation().getOps<StageOp>(),
+                        [](StageOp stage) { return stage.getKind() == StageKind::ExpertDown; });
+  }
+
+  Layout lay(Slots slots, Sharing sharing) {
+    Layout layout{handoffsOf(getOperation()), {}, slots, sharing};
+    const bool isAliased = layout.isAliased();
     int64_t at = 0;
     int64_t phaseEnd[2] = {0, 0};
+    auto isOfRows = [&](const Handoff &buffer) {
+      return sharing == Sharing::PhasesAndRows &&
+             (buffer.name == names::kInput || buffer.name == names::kAct);
+    };
+    std::optional<int64_t> rowsAt; // where both of those are
+    int64_t rowsBytes = 0;
+    for (const Handoff &buffer : layout.buffers)
+      if (isOfRows(buffer))
+        rowsBytes = std::max(rowsBytes, buffer.slotBytes());
     auto place = [&](int64_t &next, const Handoff &buffer) {
+      if (isOfRows(buffer) && rowsAt)
+        return *rowsAt;
       int64_t offset = llvm::alignTo(next, kAlignment);
-      next = offset + buffer.slots * buffer.slotBytes();
+      next = offset + (isOfRows(buffer) ? rowsBytes : buffer.slots * buffer.slotBytes());
+      if (isOfRows(buffer))
+        rowsAt = offset;
       return offset;
     };
     layout.offsets.resize(layout.buffers.size());
     for (auto [buffer, offset] : llvm::zip(layout.buffers, layout.offsets)) {
+      const int64_t wanted = buffer.slots;
       if (slots == Slots::Single ||
           (slots == Slots::SingleInAttention && buffer.phase == Phase::Attention))
         buffer.slots = buffer.minSlots;
+      if (isOfRows(buffer)) // as many as the bytes hold
+        buffer.slots = std::clamp<int64_t>(rowsBytes / buffer.slotBytes(), 1, wanted);
       if (!isAliased || buffer.phase == Phase::Both)
         offset = place(at, buffer);
     }
@@ -213,9 +248,10 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
 
   /// Bytes of the barriers when the ring has `ringSlots`.
   int64_t barrierBytes(const Layout &layout, int64_t ringSlots) {
-    int64_t barriers = 2 * ringSlots + (layout.isAliased ? 2 : 0);
+    int64_t barriers =
+        2 * ringSlots + (layout.isAliased() ? 2 : 0) + (layout.sharing == Sharing::PhasesAndRows);
     if (getOperation().isLooping()) // edges of the loop (task-select-protocol), dense_done
-      barriers += layout.isAliased ? 5 : 4;
+      barriers += layout.isAliased() ? 5 : 4;
     for (const Handoff &buffer : layout.buffers)
       barriers += buffer.slots * (!buffer.full.empty() + !buffer.free.empty());
     return llvm::alignTo(8 * barriers, kAlignment);
@@ -243,11 +279,13 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
     if (!because.empty())
       recordReason(kernel,
                    {getArgumentName().str(), "shared memory", describe(layout).str(), because});
-    if (layout.isAliased) {
+    if (layout.isAliased()) {
       auto order = [&](StringRef name, Role from, ArrayRef<Role> to, StringRef later) {
         auto edge = declareEdge(kernel, name, EdgeKind::Mbarrier, from, to, 1, warpsOf(from));
+        StringRef who = name == names::kRowsOver ? "rows and the experts' activations"
+                                                 : "attention and the dense phase";
         recordReason(edge, {getArgumentName().str(), "protocol", "mbarrier",
-                            "attention and the dense phase share bytes: " + later.str()});
+                            (who + " share bytes: " + later).str()});
       };
       StringRef before = "the last use of one comes before the first of the other";
       order(names::kAttentionDone, Role::Consumer, {Role::Poller}, before);
@@ -255,6 +293,8 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
       if (kernel.isLooping()) // and back again
         order(names::kDenseDone, Role::Consumer, {Role::Poller},
               "the dense phase's last use comes before the next launch's attention");
+      if (layout.sharing == Sharing::PhasesAndRows)
+        order(names::kRowsOver, Role::Consumer, {Role::Poller}, before);
     }
     for (const Handoff &buffer : layout.buffers)
       for (StringRef name : {buffer.full, buffer.free})
@@ -282,7 +322,7 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
     int64_t base = llvm::alignTo(at, kAlignment);
     OpBuilder builder = declarations(kernel);
     for (auto [buffer, offset] : llvm::zip(layout.buffers, layout.offsets))
-      declareBuffer(builder, buffer, base + offset, layout.isAliased);
+      declareBuffer(builder, buffer, base + offset, layout.isAliased());
     int64_t end = base + layout.bytes;
     if (ring) {
       ring.setOffset(end);

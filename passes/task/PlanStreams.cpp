@@ -22,6 +22,10 @@ namespace {
 /// Slots before memory planning gives the ring what is left.
 constexpr int64_t kLeastSlots = 2;
 
+/// Columns that eight warps' chunks are a multiple of, and bytes behind a row in shared memory
+/// (codegen/device/rows.cuh).
+constexpr int64_t kChunkColumns = 128, kRowPadding = 32;
+
 /// One piece lands while another is asked for.
 constexpr int64_t kLeastWindow = 2;
 
@@ -53,10 +57,13 @@ InFlight bytesInFlight(StageOp stage) {
 }
 
 struct PlanStreams : megalith::impl::PlanStreamsBase<PlanStreams> {
+  using PlanStreamsBase::PlanStreamsBase;
+
   void runOnOperation() override {
     KernelOp kernel = getOperation();
     if (failed(checkStages(kernel)))
       return signalPassFailure();
+    cutRows();
     int64_t slotBytes = 0;
     StringRef widest;
     for (auto stage : kernel.getOps<StageOp>())
@@ -78,6 +85,85 @@ struct PlanStreams : megalith::impl::PlanStreamsBase<PlanStreams> {
                         "room for the widest piece, of @" + widest.str()});
   }
 
+  /// Stages that find the activation rows of `stage` in shared memory.
+  SmallVector<StageOp> sharersOf(StageOp stage) {
+    SmallVector<StageOp> sharers;
+    for (auto other : getOperation().getOps<StageOp>()) {
+      FlatSymbolRefAttr from = configSymbol(other, "shares_input");
+      auto found = from ? getOperation().lookup<StageOp>(from) : StageOp();
+      if (found && (found == stage || llvm::is_contained(sharers, found)))
+        sharers.push_back(other);
+    }
+    return sharers;
+  }
+
+  /// Whether the stage, and all that share its activation rows, can have them part by part: nothing
+  /// needs a whole row.
+  bool canCutRows(StageOp stage) {
+    AccessAttr input = inputOf(stage);
+    auto isWhole = [](StageOp of) {
+      StringRef norm = configString(of, "norm");
+      return of.getKind() != StageKind::Linear || (!norm.empty() && norm != "none");
+    };
+    if (!input || isWhole(stage) || *configInt(stage, "k") % kChunkColumns)
+      return false;
+    auto source = getOperation().lookup<ExchangeOp>(input.getBuffer());
+    return source && source.isSelfValidating() && llvm::none_of(sharersOf(stage), isWhole);
+  }
+
+  /// A stage that shared rows reads them itself.
+  void unshare(StageOp stage, AccessAttr input) {
+    NamedAttrList config(stage.getConfig());
+    config.erase("shares_input");
+    stage.setConfigAttr(config.getDictionary(&getContext()));
+    SmallVector<Attribute> reads = {input};
+    llvm::append_range(reads, stage.getReads().getValue());
+    stage.setReadsAttr(ArrayAttr::get(&getContext(), reads));
+  }
+
+  /// Rows too wide for shared memory come in parts of K.
+  void cutRows() {
+    const int64_t rows = getOperation().getRows();
+    auto bytesOf = [&](int64_t k) {
+      return rows * (2 * int64_t(llvm::alignTo(k, kChunkColumns)) + kRowPadding);
+    };
+    int64_t room = inputBytes;
+    SmallVector<StageOp> wide;
+    for (auto stage : getOperation().getOps<StageOp>()) {
+      if (!bringsRows(stage) || stage.getKind() == StageKind::ExpertDown ||
+          configInt(stage, "row_sms")) // rows that are dealt out come one at a time
+        continue;
+      if (canCutRows(stage))
+        wide.push_back(stage);
+      else // has them whole, so the others have that room too
+        room = std::max(room, bytesOf(*configInt(stage, "k")));
+    }
+    for (StageOp stage : wide) {
+      const int64_t k = *configInt(stage, "k"), blocks = sliceOf(stage).blocks;
+      if (bytesOf(k) <= room)
+        continue;
+      int64_t parts = blocks;
+      for (int64_t count = blocks; count > 1; --count)
+        if (blocks % count == 0 && bytesOf(k / count) <= room)
+          parts = count;
+      if (parts == 1)
+        continue;
+      SmallVector<StageOp> readers = sharersOf(stage);
+      for (StageOp sharer : readers)
+        unshare(sharer, inputOf(stage));
+      readers.push_back(stage);
+      for (StageOp reader : readers) {
+        setConfig(reader, "k_parts", Builder(&getContext()).getI64IntegerAttr(parts));
+        recordReason(reader,
+                     {getArgumentName().str(), "activation rows",
+                      llvm::formatv("in {0} parts of K, {1} bytes each", parts, bytesOf(k / parts)),
+                      llvm::formatv("{0} rows of {1} channels are {2} bytes, and {3} are for them; "
+                                    "part after part, each meets all m-tiles",
+                                    rows, k, bytesOf(k), room)});
+      }
+    }
+  }
+
   /// Marks what the stage streams; returns the bytes of a ring slot that its pieces need.
   int64_t plan(StageOp stage) {
     if (stage.getKind() == StageKind::Attention) {
@@ -95,6 +181,8 @@ struct PlanStreams : megalith::impl::PlanStreamsBase<PlanStreams> {
     Slice slice = sliceOf(stage);
     int64_t stripBytes = weightsOf(stage).stripBytes();
     SmallVector<StringRef> order = {"mtile", "block"};
+    if (partsOf(stage) > 1)
+      order.insert(order.begin(), "k_part");
     if (stage.getKind() != StageKind::Linear)
       order.insert(order.begin(), "expert");
     mark(stage, order, slice.top() * stripBytes, slice.unit * slice.blocks * stripBytes,

@@ -40,6 +40,18 @@ std::optional<int64_t> windowOf(StageOp stage) {
   return std::nullopt;
 }
 
+AccessAttr normedOf(StageOp stage) {
+  if (stage.getKind() != StageKind::Rows || !configInt(stage, "row_sms"))
+    return {};
+  size_t streams = branchOf(stage) ? 1 : 0;
+  ArrayRef<Attribute> writes = stage.getWrites().getValue();
+  return writes.size() > streams ? cast<AccessAttr>(writes[streams]) : AccessAttr();
+}
+
+int64_t partsOf(StageOp stage) {
+  return configInt(stage, "k_parts").value_or(1);
+}
+
 bool isGemv(StageOp stage) {
   return llvm::is_contained({StageKind::Linear, StageKind::ExpertUp, StageKind::ExpertDown},
                             stage.getKind());
@@ -153,7 +165,8 @@ static ArrayRef<Key> keysOf(StageKind kind) {
                                     {"shares_input", Symbol},
                                     {"multiplier", Float},
                                     {"softcap", Float},
-                                    {"valid", Int}};
+                                    {"valid", Int},
+                                    {"k_parts", Int}};
   static constexpr Key kAttention[] = {
       {"q_heads", Int, true},  {"kv_heads", Int, true},
       {"head_dim", Int, true}, {"scale", Float, true},
@@ -197,7 +210,8 @@ static ArrayRef<Key> keysOf(StageKind kind) {
       {"k", Int, true},      {"eps", Float, true},
       {"gain", Symbol},      {"branch_norm", Choice, true, "absent none rms input_scaled"},
       {"branch_eps", Float}, {"branch_gain", Symbol},
-      {"gate", Symbol},      {"round_stream", Bool}};
+      {"gate", Symbol},      {"round_stream", Bool},
+      {"row_sms", Int}};
   static constexpr Key kCombine[] = {{"n", Int, true},
                                      {"unit", Int, true},
                                      {"top_k", Int, true},
@@ -316,6 +330,10 @@ static LogicalResult checkGemv(StageOp stage) {
       1, 0, {getAffineDimExpr(0, context), getAffineConstantExpr(0, context)}, context);
   if (stage.getAssign() && stage.getAssign() != identity)
     return stage.emitOpError() << "expected tile t on SM t, first in its order: (t) -> (t, 0)";
+  if (int64_t parts = partsOf(stage); parts < 1 || slice.blocks % parts || (parts > 1 && k % 128))
+    return stage.emitOpError() << "expected k_parts to divide the " << slice.blocks
+                               << " blocks of K, and K to be a multiple of 128, but got " << parts
+                               << " parts of " << k;
   bool isShared = configSymbol(stage, "shares_input") != nullptr;
   if (!inputOf(stage) && !isShared)
     return stage.emitOpError() << "expected a read of activation rows, or shares_input";
@@ -336,8 +354,9 @@ static LogicalResult checkGemv(StageOp stage) {
 // A rows stage: [branch and] stream, and the stream that comes of them.
 static LogicalResult checkRows(StageOp stage) {
   size_t wanted = branchOf(stage) ? 2 : 1;
-  if (stage.getReads().size() != wanted || stage.getWrites().size() != wanted - 1)
-    return stage.emitOpError() << "expected " << wanted << " reads and " << wanted - 1
+  size_t written = wanted - 1 + (normedOf(stage) ? 1 : 0);
+  if (stage.getReads().size() != wanted || stage.getWrites().size() != written)
+    return stage.emitOpError() << "expected " << wanted << " reads and " << written
                                << " writes of a rows stage whose branch_norm is '"
                                << configString(stage, "branch_norm") << "', but got "
                                << stage.getReads().size() << " and " << stage.getWrites().size();

@@ -33,6 +33,10 @@ std::optional<int64_t> windowOf(StageOp stage);
 /// Every stage has the config keys and accesses of its kind; the error names the one missing.
 llvm::LogicalResult checkStages(KernelOp kernel);
 
+/// In how many parts of K a linear stage has its activation rows in shared memory, one after
+/// another (docs/kernel-contract.md section 14); 1: whole.
+int64_t partsOf(StageOp stage);
+
 /// Does the stage multiply streamed weights (linear, expert_up, expert_down)?
 bool isGemv(StageOp stage);
 
@@ -49,6 +53,10 @@ bool bringsRows(StageOp stage);
 /// The reads of a rows stage: the branch that joins the stream, or null, and the stream.
 AccessAttr branchOf(StageOp stage);
 AccessAttr streamOf(StageOp stage);
+
+/// Where a rows stage whose rows are dealt out (`row_sms`) publishes the normed rows; null where it
+/// leaves them in shared memory or nobody wants them.
+AccessAttr normedOf(StageOp stage);
 
 /// The slice of the residual that the epilogue adds, or null.
 AccessAttr residualOf(StageOp stage);

@@ -113,6 +113,12 @@ void Steps::loop(StringRef index, ArrayRef<AffineExpr> trips, function_ref<void(
        iterate);
 }
 
+void Steps::unrolled(StringRef index, ArrayRef<AffineExpr> trips, function_ref<void()> body) {
+  loop(index, trips, body);
+  Operation &made = ops.getInsertionBlock()->back();
+  made.setAttr(kUnrolled, ops.getUnitAttr());
+}
+
 void Steps::loop(StringRef index, StringRef symbol, function_ref<void()> body, StringRef iterate) {
   loop(index, TripsAttr::get(ops.getContext(), {}, ref(symbol)), body, iterate);
 }

@@ -105,9 +105,11 @@ struct AttentionKernel {
           release<w_free>(cta);
         }
         attention_tail<attention>(cta, tile, state);
-        attention_finish<attention>(cta, tile, state);
-        launch_wait();
-        publish_partials<attention, partials_words>(cta, tile, state);
+        for (int round = 0; round < AttentionShape<attention>::kRounds; ++round) {
+          attention_finish<attention>(cta, tile, state, round);
+          launch_wait();
+          publish_partials<attention, partials_words>(cta, tile, state, round);
+        }
         attention_append<attention>(cta, tile);
       }
     } else {

@@ -1,0 +1,146 @@
+// Linear layers whose activation rows are too wide to lie in shared memory whole: K goes by in
+// parts (docs/kernel-contract.md section 14).
+//
+// A part is a range of blocks, and so of each warp's chunk the columns of their steps. It meets all
+// m-tiles before the next part comes, so the tiles' sums stay in registers meanwhile; where an SM
+// has more tiles than registers, groups of them, each with all parts. Blocks meet a sum in the same
+// order as ever: bits do not depend on the parts.
+#include "passes/task/Handoffs.h"
+#include "passes/task/Lowering.h"
+
+using namespace mlir;
+
+namespace megalith::task {
+
+/// fp32 sums of a lane that registers hold beside the operands of a product.
+static constexpr int64_t kSums = 40;
+
+/// M-tiles that the parts of K pass at once.
+struct KernelLowering::TileGroup {
+  SmallVector<AffineExpr> trips; ///< the least of them; the first is constant
+  AffineExpr first;              ///< number of its first m-tile in the slice
+  std::string tile;              ///< C++ of the number of m-tile `mtile` of the group
+  int64_t most;                  ///< m-tiles
+};
+
+/// Most m-tiles of a group.
+static int64_t tilesAtOnce(StageOp stage, int64_t rows) {
+  const Slice slice = sliceOf(stage);
+  const int64_t each =
+      weightsOf(stage).getWide() ? slice.tile * rows : 4 * llvm::divideCeil(rows, 8);
+  return std::clamp<int64_t>(kSums / each, 1, llvm::divideCeil(slice.unit, slice.tile));
+}
+
+void KernelLowering::forGroups(StageOp stage, Steps &steps,
+                               function_ref<void(const TileGroup &)> body) {
+  const Slice slice = sliceOf(stage);
+  const int64_t tiles = llvm::divideCeil(slice.unit, slice.tile);
+  const int64_t most = tilesAtOnce(stage, kernel.getRows());
+  SmallVector<AffineExpr> all = tileTrips(stage);
+  if (most >= tiles) {
+    body({all, c(0), "mtile", most});
+    return;
+  }
+  SmallVector<AffineExpr> groups;
+  for (AffineExpr count : all)
+    groups.push_back((count + most - 1).floorDiv(most));
+  steps.loop("group", groups, [&] {
+    AffineExpr first = d(steps.depth()) * most;
+    SmallVector<AffineExpr> trips = {c(most)};
+    for (AffineExpr count : all)
+      if (count != c(tiles) || tiles % most)
+        trips.push_back(count - first);
+    body({trips, first, "group * " + std::to_string(most) + " + mtile", most});
+  });
+}
+
+void KernelLowering::streamParts(StageOp stage, Steps &producer) {
+  const Slice slice = sliceOf(stage);
+  const int64_t parts = partsOf(stage), blocks = slice.blocks / parts;
+  forGroups(stage, producer, [&](const TileGroup &group) {
+    producer.loop("k_part", {c(parts)}, [&] {
+      producer.loop("mtile", group.trips, [&] {
+        producer.loop("block", {c(blocks)}, [&] {
+          const unsigned part = producer.depth() - 2;
+          AffineExpr tile = group.first + d(part + 1);
+          producer.acquire(names::kFree);
+          producer.pace(ring(), windowOf(stage));
+          producer.copy(
+              "copy_piece<" + names::kFull + ", " + names::kRing + ", " + stage.getSymName() + ">",
+              {group.tile, "k_part * " + std::to_string(blocks) + " + block"},
+              rectangle(weightsOf(stage).getSymName(),
+                        {d(0) * slice.unit + tile * slice.tile, d(part) * blocks + d(part + 2)},
+                        slice.top(), {c(1)}));
+        });
+      });
+    });
+  });
+}
+
+LogicalResult KernelLowering::multiplyParts(StageOp stage, Steps &consumer) {
+  AccessAttr input = inputOf(stage);
+  StringRef norm = configString(stage, "norm");
+  if (!input || !exchange(input.getBuffer().getValue()) || (!norm.empty() && norm != "none"))
+    return stage.emitOpError()
+           << "expected rows of an exchange, as they are, to come in parts of K";
+  if (rowsComeByLaunch(kernel))
+    return stage.emitOpError() << "has rows in parts of K, which have no form yet where launches "
+                                  "hand them on; expected a smaller bucket";
+  const Slice slice = sliceOf(stage);
+  const int64_t k = *configInt(stage, "k"), parts = partsOf(stage), width = k / parts;
+  const int64_t rows = kernel.getRows(), warps = warpsOf(Role::Consumer);
+  const bool isWide = weightsOf(stage).getWide();
+  const std::string name = stage.getSymName().str(), in = name + "::In";
+  const Operands operands(kernel);
+  const StringRef source = input.getBuffer().getValue();
+  // Rows behind an fp32 stream count in its words, of two channels each.
+  const int64_t perWord = exchange(source).getElement().isF32() ? 2 : 1;
+  AffineExpr first = input.getAt().getValue().getResults().back();
+  AccessAttr target = rectangle(names::kInput, {c(0), c(0)}, rows, {c(width)});
+
+  if (input.getSet() == Set::Current)
+    requireLaunchWait(stage, Role::Consumer, consumer);
+  if (!isWide)
+    consumer.local("column", operands.columnLocal(),
+                   operands.column("dense", name + ", " + in) + "(cta)");
+  forGroups(stage, consumer, [&](const TileGroup &group) {
+    const std::string sums = "sums[" + std::to_string(group.most) + "]";
+    consumer.local(sums, isWide ? "WideSums<" + name + ", Cta>" : operands.sum().str(), "{}");
+    consumer.loop("k_part", {c(parts)}, [&] {
+      // Of each warp's chunk, the columns of this part.
+      AffineExpr part = d(consumer.depth());
+      SmallVector<AccessAttr> reads;
+      for (int64_t warp = 0; warp < warps; ++warp)
+        reads.push_back(rectangle(
+            source, {c(0), first + part * (width / warps / perWord) + warp * (k / warps / perWord)},
+            rows, {c(width / warps / perWord)}, {}, input.getSet()));
+      consumer.refill(names::kInput);
+      consumer.poll("poll_chunk_part<" + wordsEdge(input) + ", " + in + ", " + Twine(parts) + ">",
+                    {"k_part"}, (source + "_words").str(), reads, target);
+      consumer.unrolled("mtile", group.trips, [&] {
+        consumer.loop("block", {c(slice.blocks / parts)}, [&] {
+          consumer.wait(names::kFull, "const int slot");
+          if (isWide)
+            consumer.compute("wide_block<" + name + ", " + names::kRing + ", " + in + ">",
+                             {"sums[mtile]", "slot", group.tile, "block"}, {target}, {}, {},
+                             /*readsRing=*/true);
+          else
+            consumer.compute("gemv_block<" + name + ", " + names::kRing + ">",
+                             {"sums[mtile]", "slot", group.tile, "block", "column"}, {target}, {},
+                             {}, /*readsRing=*/true);
+          consumer.release(names::kFree);
+        });
+      });
+    });
+    consumer.unrolled("mtile", group.trips, [&] {
+      consumer.acquire("p_free", "const int place");
+      consumer.compute(isWide ? "store_wide_part<" + names::kPart + ", " + name + ">"
+                              : ("store_part<" + names::kPart + ">").str(),
+                       {"place", "sums[mtile]"}, {}, {whole(names::kPart)});
+      consumer.signal("p_full");
+    });
+  });
+  return success();
+}
+
+} // namespace megalith::task
