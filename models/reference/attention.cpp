@@ -95,7 +95,7 @@ Partial<T> attendChunk(const std::vector<T> &query, const KvStore &cache, int64_
           T part[16] = {};
           const size_t count = std::min<size_t>(16, query.size() - d);
           std::copy_n(key.begin() + ptrdiff_t(d), count, part);
-          dot += pairedSum(query.data() + d, part, int64_t(count));
+          dot += innerSum(query.data() + d, part, int64_t(count), inner);
         }
       }
       scores.push_back(dot * T(rule.scale));

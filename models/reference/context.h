@@ -22,11 +22,16 @@ namespace megalith::reference {
 enum class Precision { Contract, F32, F64 };
 
 /// The contract fixes the order of chunks, not that within a matrix unit's 16 products or within a
-/// chunk of a norm's squares, nor the last bit of an exponential or a root. Ascending is one choice;
-/// Paired another: products and squares are added in pairs, exponentials are powers of two, and
-/// 1 / sqrt(x) is sqrt(1 / x). How far their results are apart is how exactly the contract
-/// determines a result at all.
-enum class Inner { Ascending, Paired };
+/// chunk of a norm's squares, nor the last bit of an exponential or a root. Ascending is one
+/// choice. Others, all as good:
+///   Paired  products and squares are added in pairs, exponentials are powers of two, 1 / sqrt(x)
+///   is
+///           sqrt(1 / x)
+///   Halved  the first eight of 16, then the others, are added among themselves
+/// How far their results are apart is how exactly the contract determines a result at all. That
+/// varies from step to step, as it takes a bf16 that is rounded the other way to begin with.
+enum class Inner { Ascending, Paired, Halved };
+inline constexpr Inner kOtherInners[] = {Inner::Paired, Inner::Halved};
 
 /// What every operation needs to know beside its operands.
 struct Context {
@@ -99,25 +104,33 @@ template <class T> std::vector<T> inBlockOrder(const std::vector<T> &x) {
   return ordered;
 }
 
-/// x . w over 16 elements, in pairs.
-template <class T> T pairedSum(const T *x, const T *w, int64_t k) {
-  T sums[16] = {};
-  for (int64_t i = 0; i < k; ++i)
-    sums[i] = x[i] * w[i];
-  for (int width = 8; width > 0; width /= 2)
-    for (int i = 0; i < width; ++i)
-      sums[i] += sums[i + width];
-  return sums[0];
+/// x . w over at most 16 elements.
+template <class T> T innerSum(const T *x, const T *w, int64_t k, Inner inner) {
+  if (inner == Inner::Paired) {
+    T sums[16] = {};
+    for (int64_t i = 0; i < k; ++i)
+      sums[i] = x[i] * w[i];
+    for (int width = 8; width > 0; width /= 2)
+      for (int i = 0; i < width; ++i)
+        sums[i] += sums[i + width];
+    return sums[0];
+  }
+  T low = 0, high = 0;
+  for (int64_t i = 0; i < std::min<int64_t>(8, k); ++i)
+    low += x[i] * w[i];
+  for (int64_t i = 8; i < k; ++i)
+    high += x[i] * w[i];
+  return low + high;
 }
 
-/// canonicalDot with Inner::Paired.
-template <class T> T pairedDot(const T *x, const T *w, int64_t k) {
+/// canonicalDot with another order within 16 products than Ascending.
+template <class T> T innerDot(const T *x, const T *w, int64_t k, Inner inner) {
   const int64_t chunk = canonicalChunk(k);
   T total = 0;
   for (int64_t first = 0; first < k; first += chunk) {
     T sum = 0;
     for (int64_t i = first; i < std::min(first + chunk, k); i += 16)
-      sum += pairedSum(x + i, w + i, std::min<int64_t>(16, k - i));
+      sum += innerSum(x + i, w + i, std::min<int64_t>(16, k - i), inner);
     total += sum;
   }
   return total;
@@ -125,7 +138,7 @@ template <class T> T pairedDot(const T *x, const T *w, int64_t k) {
 
 /// e^x.
 template <class T> T exponential(T x, Inner inner) {
-  return inner == Inner::Ascending ? std::exp(x) : std::exp2(x * T(1.4426950408889634));
+  return inner == Inner::Paired ? std::exp2(x * T(1.4426950408889634)) : std::exp(x);
 }
 
 } // namespace megalith::reference

@@ -92,9 +92,9 @@ void normGroup(std::span<const double> in, const NormRule &rule, std::span<const
   const bool ascending = context.inner == Inner::Ascending;
   const T meanSquare = given       ? *given
                        : ascending ? canonicalDot(x.data(), x.data(), n) / T(n)
-                                   : pairedDot(x.data(), x.data(), n) / T(n);
-  const T inverse = ascending ? T(1) / std::sqrt(meanSquare + T(rule.eps))
-                              : std::sqrt(T(1) / (meanSquare + T(rule.eps)));
+                                   : innerDot(x.data(), x.data(), n, context.inner) / T(n);
+  const T inverse = context.inner == Inner::Paired ? std::sqrt(T(1) / (meanSquare + T(rule.eps)))
+                                                   : T(1) / std::sqrt(meanSquare + T(rule.eps));
   for (int64_t i = 0; i < n; ++i) {
     T y = x[size_t(i)] * inverse;
     if (!weight.empty() && !inputScaled)
@@ -294,7 +294,7 @@ void project(const Matrix &x, std::span<const Projection> projections, Matrix &o
         for (size_t row = 0; row < inputs[p].size(); ++row) {
           T sum = context.inner == Inner::Ascending
                       ? canonicalDot(inputs[p][row].data(), w.data(), int64_t(w.size()))
-                      : pairedDot(inputs[p][row].data(), w.data(), int64_t(w.size()));
+                      : innerDot(inputs[p][row].data(), w.data(), int64_t(w.size()), context.inner);
           if (!x.rowFactors.empty())
             sum *= T(x.rowFactors[size_t(projections[p].xRows[row])]) * global;
           else if (weight.blocks)

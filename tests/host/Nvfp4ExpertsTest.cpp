@@ -24,11 +24,12 @@ constexpr const char *kQwen = "qwen3-moe-small.test.json", *kMuse = "muse-spark-
 /// Products are formed with numbers of few bits and added in the same order as the reference's, so
 /// that of experts nothing differs. What does is a rounding that an exponential's last bit moves,
 /// and with quantised activations the code that such a rounding moves.
-void checkLaunches(const check::Report &report) {
+void checkLaunches(const check::Report &report, bool activations = false) {
   int64_t exact = 0;
   for (const check::LaunchReport &launch : report.launches) {
     INFO("launch " << launch.launch);
     CHECK(launch.passes());
+    CHECK(launch.whole.has_value() == (launch.head.has_value() && !activations));
     exact += *launch.residual < 1e-6;
   }
   CHECK(exact >= 2); // one is the embedding's
@@ -50,7 +51,7 @@ void compare(const char *config, int64_t rows, const check::Workload &workload,
   check::Outcome first;
   const check::Report report = bench.compare(workload, 1, &first);
   INFO(report.table());
-  checkLaunches(report);
+  checkLaunches(report, quantization.activations);
   CHECK(bench.run(workload, 3) == first);
 }
 

@@ -27,6 +27,9 @@ Expected<std::unique_ptr<Comparison>> Comparison::create(mlir::ModuleOp module,
   if (options.mirrored)
     if (Error error = comparison->unmask())
       return error;
+  comparison->comparesWhole =
+      !options.layer &&
+      !module.walk([](moe::QuantizeOp) { return mlir::WalkResult::interrupt(); }).wasInterrupted();
   if (Error error = comparison->plant(options.fault))
     return error;
   return comparison;
@@ -56,14 +59,15 @@ Error Comparison::plant(reference::Fault fault) {
   if (!created)
     return created.takeError();
   evaluator = std::move(*created);
-  if (options.open) {
-    auto other = reference::Evaluator::create(
-        module, weights,
-        {.threads = options.threads, .fault = fault, .inner = reference::Inner::Paired});
-    if (!other)
-      return other.takeError();
-    otherEvaluator = std::move(*other);
-  }
+  others.clear();
+  if (options.open)
+    for (reference::Inner inner : reference::kOtherInners) {
+      auto other = reference::Evaluator::create(
+          module, weights, {.threads = options.threads, .fault = fault, .inner = inner});
+      if (!other)
+        return other.takeError();
+      others.push_back({std::move(*other)});
+    }
   madeInputs.clear();
   return Error::success();
 }
@@ -75,13 +79,17 @@ Error Comparison::plant(reference::Fault fault) {
 void Comparison::begin(const Workload &next) {
   workload = next;
   cache.reset();
-  for (auto *list : {&appended, &whole.appended, &other.appended})
+  for (auto *list : {&appended, &whole.appended})
     list->assign(size_t(plan.layers), {});
+  for (Other &other : others)
+    other.step.appended.assign(size_t(plan.layers), {});
 }
 
 Error Comparison::beginStep(const std::vector<runtime::StepSequence> &sequences) {
   now = stepOf(sequences, plan.rows);
-  residual = whole.residual = other.residual = {};
+  residual = whole.residual = {};
+  for (Other &other : others)
+    other.step.residual = {};
   if (Error error = now.validate())
     return error;
   if (!options.layer)
@@ -227,7 +235,9 @@ Expected<LaunchReport> Comparison::compare(const runtime::LaunchGroup &group,
     if (!expected)
       return expected.takeError();
     report.residual = measure("residual", values.residual, *expected, now, report);
-    whole.residual = other.residual = std::move(*expected);
+    for (Other &other : others)
+      other.step.residual = *expected;
+    whole.residual = std::move(*expected);
   } else {
     report.layer = plan.launches[size_t(group.first)].layer;
     if (Error error = compareLayer(residual, values, report))
@@ -237,18 +247,18 @@ Expected<LaunchReport> Comparison::compare(const runtime::LaunchGroup &group,
   if (Error error = compareResult(group, values, report))
     return error;
   residual = values.residual;
-  if (!isLast(launch) || options.layer)
+  if (!isLast(launch) || !comparesWhole)
     return report;
   auto logits = evaluator->head(whole.residual, now);
   if (!logits)
     return logits.takeError();
   whole.residual = std::move(*logits);
   double tolerance = kLogitsTolerance;
-  if (options.open) {
-    auto others = otherEvaluator->head(other.residual, now);
-    if (!others)
-      return others.takeError();
-    report.open = relativeRms(*others, whole.residual, now);
+  for (const Other &other : others) {
+    auto theirs = other.evaluator.head(other.step.residual, now);
+    if (!theirs)
+      return theirs.takeError();
+    report.open = std::max(report.open.value_or(0), relativeRms(*theirs, whole.residual, now));
     tolerance = std::max(tolerance, 2 * *report.open);
   }
   report.whole =
@@ -297,24 +307,34 @@ Error Comparison::compareLayer(const Matrix &before, LaunchValues &values, Launc
     }
     measure("residual", values.residual, expected->residual, now, report);
   }
-  if (options.layer)
+  if (!comparesWhole)
     return Error::success();
   if (Error error = follow(*evaluator, whole, layer, cache, ids))
     return error;
-  return options.open ? follow(*otherEvaluator, other, layer, cache, ids) : Error::success();
+  for (Other &other : others)
+    if (Error error = follow(other.evaluator, other.step, layer, cache, ids))
+      return error;
+  return Error::success();
 }
 
-/// How far the two evaluators are apart behind this layer, from the same residual. Runs the
-/// evaluator's last, so that the cache holds its new positions.
+/// How far other evaluators are from the evaluator behind this layer, from the same residual. Runs
+/// the evaluator's last, so that the cache holds its new positions.
 Error Comparison::measureOpen(const Matrix &before, KvStore &cache,
                               const reference::ExpertIds *routing, LaunchReport &report) {
-  auto paired = otherEvaluator->layer(report.layer, before, cache, now, routing);
-  if (!paired)
-    return paired.takeError();
+  std::vector<Matrix> theirs;
+  for (const Other &other : others) {
+    auto after = other.evaluator.layer(report.layer, before, cache, now, routing);
+    if (!after)
+      return after.takeError();
+    theirs.push_back(std::move(after->residual));
+  }
   auto ascending = evaluator->layer(report.layer, before, cache, now, routing);
   if (!ascending)
     return ascending.takeError();
-  report.openResidual = relativeRms(paired->residual, ascending->residual, now);
+  report.openResidual = 0;
+  for (const Matrix &residual : theirs)
+    report.openResidual =
+        std::max(*report.openResidual, relativeRms(residual, ascending->residual, now));
   return Error::success();
 }
 

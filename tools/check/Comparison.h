@@ -32,7 +32,8 @@ struct ComparisonOptions {
   reference::Fault fault = reference::Fault::None; ///< planted, for tests that must fail
   unsigned threads = 2;                            ///< of the evaluator
   bool mirrored = false;                           ///< the weights and histories of MirroredWeights
-  /// Also measure what the contract leaves open, of launches and of whole steps: twice the work.
+  /// Also measure what the contract leaves open, of launches and of whole steps: as much work for
+  /// each other way of adding (reference::kOtherInners).
   bool open = false;
 };
 
@@ -108,13 +109,21 @@ private:
   models::HashedWeights hashed;
   MirroredWeights mirror;
   KeptWeights weights;
-  std::optional<reference::Evaluator> evaluator, otherEvaluator; ///< the other: Inner::Paired
-  std::optional<reference::KvStore> cache;                       ///< one layer's
+  std::optional<reference::Evaluator> evaluator;
+  std::optional<reference::KvStore> cache; ///< one layer's
 
   Workload workload;
   reference::Step now;
+  /// Of whole steps, and not of a model that quantises activations (Report.h).
+  bool comparesWhole = true;
   Matrix residual; ///< that the launch before left
-  OwnStep whole, other;
+  OwnStep whole;
+  /// With the other inner orders, if options.open.
+  struct Other {
+    reference::Evaluator evaluator;
+    OwnStep step = {};
+  };
+  std::vector<Other> others;
   std::vector<std::vector<Appended>> appended; ///< by layer, what the kernels put into the pages
   /// By workload, its seed and the step: the evaluator takes long over a real layer's.
   std::map<std::tuple<std::string, uint32_t, std::vector<int64_t>>, LayerInputs> madeInputs;

@@ -10,11 +10,16 @@
 //
 // A residual or a step's logits may also be twice as far off as the contract itself leaves open.
 // Where that is asked for (ComparisonOptions::open), the evaluator's results are compared with
-// those of an evaluator that differs in nothing but the order within 16 products and the last bit
-// of exponentials. The reason: at 8,192 positions of made-up keys the probabilities' roundings
-// alone put layer 0's residual 4e-3 off, and in a deep model each layer's rounding noise goes
-// through all layers behind it: the logits of two such evaluators of Qwen3-30B-A3B are 6e-2 apart
-// at 129 positions, where kernels and evaluator are 5e-2.
+// those of evaluators that differ in nothing but the order within 16 products and the last bits of
+// exponentials and roots; the largest difference counts. The reason: at 8,192 positions of made-up
+// keys the probabilities' roundings alone put layer 0's residual 4e-3 off, and in a deep model each
+// layer's rounding noise goes through all layers behind it: the logits of two such evaluators of
+// Qwen3-30B-A3B are 6e-2 apart at 129 positions, where kernels and evaluator are 5e-2.
+//
+// Where activations are quantised, a bf16 that is rounded the other way may move a code, which is
+// up to a third of a value: a launch is then 2e-2 off (and so are evaluators, which is what it is
+// held to), and a step from an fp32 residual that differs in its last bit 1e-1 to 4e-1. Whole steps
+// of such a model are not compared.
 //
 #ifndef MEGALITH_TOOLS_CHECK_REPORT_H
 #define MEGALITH_TOOLS_CHECK_REPORT_H
@@ -39,8 +44,8 @@ struct LaunchReport {
   std::optional<double> qkv;      ///< projections for the next layer
   std::optional<double> head;     ///< logits over the vocabulary, from the kernel's last residual
   std::optional<double> whole;    ///< the same against a whole step of the evaluator
-  /// How far two whole steps of the evaluator are apart that differ in nothing but what the
-  /// contract leaves open (reference::Inner).
+  /// How far whole steps of evaluators are apart that differ in nothing but what the contract
+  /// leaves open (reference::Inner); the largest.
   std::optional<double> open;
   /// The same of this launch's residual, from what the launch before left.
   std::optional<double> openResidual;
