@@ -201,6 +201,46 @@ def test_an_edited_plan_is_input_that_is_refused(was, edited, said, artifact, tm
     assert said in error and "reference" not in error
 
 
+def leaves(value, path=()):
+    """(path, value) of everything in a plan that is no object or list, once for each kind of place."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from leaves(inner, path + (key,))
+    elif isinstance(value, list) and value:
+        for i, inner in enumerate(value):
+            yield from leaves(inner, path + (i,))
+    else:
+        yield path, value
+
+
+def test_every_edited_field_of_a_plan_is_refused_as_input(artifact, tmp_path):
+    """Before anything runs; but for what a compiler reported of the kernels, which the host does not use."""
+    changed = tmp_path / "changed"
+    shutil.copytree(artifact, changed)
+    plan = json.loads((artifact / "plan.json").read_text())
+    kinds = {}
+    for path, value in leaves(plan):
+        kinds.setdefault(tuple("[]" if isinstance(p, int) else p for p in path), (path, value))
+    assert len(kinds) > 40
+    wrong = []
+    for kind, (path, value) in kinds.items():
+        edited = not value if isinstance(value, bool) else value + "x" if isinstance(value, str) else \
+            value + 1 if isinstance(value, (int, float)) else [1]
+        copy = json.loads(json.dumps(plan))
+        at = copy
+        for step in path[:-1]:
+            at = at[step]
+        at[path[-1]] = edited
+        (changed / "plan.json").write_text(json.dumps(copy, indent=2))
+        done = subprocess.run([MEGALITH, "run", str(changed)], capture_output=True, text=True, timeout=100)
+        is_reported = kind[-1] in ("cuda_version", "cubin", "cubin_digest") or "resources" in kind
+        if done.returncode != 1 and not (is_reported and done.returncode == 0):
+            wrong.append((kind, done.returncode, done.stderr))
+        elif done.returncode == 1 and "plan.json" not in done.stderr:
+            wrong.append((kind, "names no plan", done.stderr))
+    assert not wrong
+
+
 def test_a_record_that_cannot_be_written_is_refused_first(artifact):
     error = megalith("run", artifact, "--trace", "/no/such/folder/trace.json", code=1).stderr
     assert "expected a file in a folder that exists but got /no/such/folder/trace.json" in error

@@ -6,6 +6,7 @@
 #include "tools/check/Backends.h"
 #include "tools/check/Session.h"
 #include "tools/megalith-opt/Registration.h"
+#include "tools/megalith/ArtifactPlan.h"
 #include "tools/megalith/Commands.h"
 #include "tools/megalith/Compilation.h"
 #include "tools/megalith/Files.h"
@@ -180,29 +181,27 @@ struct Loaded {
     model = mlir::parseSourceFile<mlir::ModuleOp>(modelFile, &context);
     if (!model)
       return failure(Exit::Input, "{0}: expected valid moe IR but got the errors above", modelFile);
-    return checkFacts(planFile);
+    return checkPlan(folder, planFile);
   }
 
 private:
-  /// That the plan is of the model: an edited one fails here, not in the middle of the work.
-  Error checkFacts(StringRef planFile) {
-    const ModelFacts facts = collectFacts(*model, plan.model);
-    if (plan.layers != facts.layers)
-      return failure(Exit::Input, "{0}: expected the {1} layers of {2} but got {3}; compile again",
-                     planFile, facts.layers, kModelFile, plan.layers);
-    if (plan.maxPositions != check::maxPositions(*model))
-      return failure(Exit::Input,
-                     "{0}: max_positions: expected the {1} of {2} but got {3}; compile again",
-                     planFile, check::maxPositions(*model), kModelFile, plan.maxPositions);
-    for (const runtime::Weight &weight : plan.weights)
-      for (const runtime::WeightPart &part : weight.parts)
-        if (auto known = facts.tensors.find(part.tensor);
-            known != facts.tensors.end() && known->second != part.shape)
-          return failure(Exit::Input,
-                         "{0}: weight {1}: expected {2} of the shape that {3} says but got "
-                         "another; compile again",
-                         planFile, weight.name, part.tensor, kModelFile);
-    return Error::success();
+  /// That the plan is what the kernels beside it and the model make it: an edited one fails here,
+  /// not in the middle of the work. Where kernels were left behind, the runtime's checks must do.
+  Error checkPlan(StringRef folder, StringRef planFile) {
+    SmallString<128> file(folder);
+    sys::path::append(file, kKernelsFile);
+    if (!sys::fs::exists(file))
+      return Error::success();
+    Expected<std::string> text = readText(file, "the kernels' role regions");
+    if (!text)
+      return text.takeError();
+    auto kernels = parseKernels(context, *text, file);
+    if (!kernels)
+      return kernels.takeError();
+    auto printed = printArtifact(**kernels, *model);
+    if (!printed)
+      return with(Exit::Input, printed.takeError());
+    return cli::checkPlan(plan, printed->plan, planFile, Exit::Input);
   }
 };
 

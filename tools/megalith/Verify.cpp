@@ -4,6 +4,7 @@
 #include "codegen/Emitter.h"
 #include "runtime/plan.h"
 #include "tools/megalith-opt/Registration.h"
+#include "tools/megalith/ArtifactPlan.h"
 #include "tools/megalith/Commands.h"
 #include "tools/megalith/Compilation.h"
 #include "tools/megalith/Files.h"
@@ -29,7 +30,7 @@ static StringRef body(StringRef source) {
   return source;
 }
 
-/// What an artifact's plan and sources should be, from the kernels that were proved and the model.
+/// The same with the model that lies beside the kernels.
 static Expected<PrintedKernels> printArtifact(mlir::ModuleOp module, StringRef folder) {
   SmallString<128> modelFile(folder);
   sys::path::append(modelFile, kModelFile);
@@ -39,11 +40,7 @@ static Expected<PrintedKernels> printArtifact(mlir::ModuleOp module, StringRef f
   auto model = mlir::parseSourceString<mlir::ModuleOp>(*text, module.getContext(), modelFile);
   if (!model)
     return failure(Exit::Input, "{0}: expected valid moe IR but got the errors above", modelFile);
-  const auto name = module->getAttrOfType<mlir::StringAttr>("megalith.model");
-  auto printed = printKernels(module, collectFacts(*model, name ? name.getValue() : ""), {});
-  if (!printed)
-    return with(Exit::Proof, printed.takeError());
-  return printed;
+  return printArtifact(module, *model);
 }
 
 /// That an artifact's sources are what the kernels that were proved print as; with them that of the
@@ -63,39 +60,6 @@ static Error checkSources(const PrintedKernels &printed, StringRef folder) {
           file, kKernelsFile);
   }
   return Error::success();
-}
-
-/// That plan.json says of the kernels what they and the model say. Only what a compiler reported of
-/// them is taken as it is.
-static Error checkPlan(runtime::Plan expected, StringRef folder) {
-  SmallString<128> file(folder);
-  sys::path::append(file, "plan.json");
-  auto plan = runtime::readPlan(file);
-  if (!plan)
-    return with(Exit::Input, plan.takeError());
-  expected.cudaVersion = plan->cudaVersion;
-  for (auto &&[ours, theirs] : zip(expected.kernels, plan->kernels)) {
-    ours.cubin = theirs.cubin;
-    ours.cubinDigest = theirs.cubinDigest;
-    ours.resources = theirs.resources;
-  }
-  const std::string is = runtime::toJson(*plan), should = runtime::toJson(expected);
-  if (is == should)
-    return Error::success();
-  SmallVector<StringRef> got, wanted;
-  StringRef(is).split(got, '\n');
-  StringRef(should).split(wanted, '\n');
-  size_t line = 0;
-  while (line < got.size() && line < wanted.size() && got[line] == wanted[line])
-    ++line;
-  auto at = [&](ArrayRef<StringRef> lines) {
-    return line < lines.size() ? lines[line].trim().rtrim(",") : StringRef("its end");
-  };
-  return failure(
-      Exit::Proof,
-      "{0}, line {1}: expected {2} as {3} and {4} say but got {5}; compile again instead "
-      "of editing it",
-      file, line + 1, at(wanted), kKernelsFile, kModelFile, at(got));
 }
 
 /// The lint of what NVRTC makes of the sources, where there is NVRTC. Says what it did.
@@ -159,7 +123,12 @@ static Error runVerify(const Arguments &arguments) {
     printed = std::move(*whole);
     if (Error error = checkSources(*printed, given))
       return error;
-    if (Error error = checkPlan(printed->plan, given))
+    SmallString<128> planFile(given);
+    sys::path::append(planFile, kPlanFile);
+    auto plan = runtime::readPlan(planFile);
+    if (!plan)
+      return with(Exit::Input, plan.takeError());
+    if (Error error = checkPlan(*plan, printed->plan, planFile, Exit::Proof))
       return error;
   }
   auto linted = lintAll(**module, printed ? &*printed : nullptr, arguments.text("ptx"));
