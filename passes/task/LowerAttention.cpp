@@ -141,8 +141,8 @@ LogicalResult KernelLowering::lowerAttention(StageOp stage) {
     consumer.compute("attention_prepare<" + name + ">", {"tile", "constants", "state"}, {newUnit},
                      {tail});
     consumer.wait("qkv_full", "const int words");
-    consumer.compute("attention_begin<" + name + ">", {"tile", "words", "constants", "state"}, {in},
-                     {query, tail});
+    consumer.compute("attention_begin<" + name + ">", {"tile", "words", "constants", "state"},
+                     {in, tail}, {query, tail});
     consumer.release("qkv_free");
     consumer.loop("piece", "full_pieces", [&] {
       consumer.wait(names::kFull, "const int slot");

@@ -486,8 +486,8 @@ LogicalResult KernelLowering::lowerExpertDown(StageOp stage) {
   forExperts(stage, epilogue, [&] {
     finishTiles(stage, epilogue, [&] {
       epilogue.compute("epilogue_down<" + name + ", " + names::kDown + ">",
-                       {"mtile", "sum", "expert.pairs", "expert.count"}, {whole(names::kRouting)},
-                       {down});
+                       {"mtile", "sum", "expert.pairs", "expert.count"},
+                       {whole(names::kRouting), down}, {down});
     });
   });
   if (configString(stage, "epilogue") == "squares") {

@@ -106,7 +106,6 @@ LogicalResult KernelLowering::lowerTopK(StageOp stage) {
   Steps(stage, Role::Epilogue).wait("routed");
 
   Steps consumer(stage, Role::Consumer);
-  AccessAttr routing = whole(names::kRouting);
   if (isByLaunch) {
     consumer.wait("logits_full");
   } else {
@@ -114,13 +113,21 @@ LogicalResult KernelLowering::lowerTopK(StageOp stage) {
     consumer.poll("poll_own_row<" + source + "_words, " + names::kLogits + ">", {},
                   (source + "_words").str(), logits, whole(names::kLogits));
   }
-  SmallVector<AccessAttr> written = {routing};
+  // Of the table (codegen/device/router.cuh) the selection writes weights and ids, behind the lists
+  // that are then made of them.
+  const int64_t k = *configInt(stage, "k"), pairs = kernel.getRows() * k;
+  const int64_t active = std::min(pairs, *configInt(stage, "experts"));
+  const int64_t lists = 2 + 2 * active + pairs;
+  auto routing = kernel.lookup<BufferOp>(ref(names::kRouting));
+  AccessAttr made = rectangle(names::kRouting, {c(0), c(0)}, 1, {c(lists)});
+  AccessAttr chosen = rectangle(names::kRouting, {c(0), c(lists)}, 1, {c(routing.cols() - lists)});
+  SmallVector<AccessAttr> written = {chosen};
   if (FlatSymbolRefAttr out = configSymbol(stage, "routing_out")) {
     requireLaunchWait(stage, Role::Consumer, consumer);
     written.push_back(whole(out.getValue()));
   }
   consumer.compute("select_experts<" + name + ">", {}, {whole(names::kLogits)}, written);
-  consumer.compute("group_experts<" + name + ">", {}, {routing}, {routing});
+  consumer.compute("group_experts<" + name + ">", {}, {chosen}, {made});
   consumer.signal("routed");
   return success();
 }

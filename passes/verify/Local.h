@@ -103,7 +103,7 @@ private:
   using Records = std::vector<Record>;
   struct Filling {
     int64_t use = -1;
-    RectSet written;
+    RectSet written, read; ///< read: by others than those that work in place
   };
   struct SharedState {
     std::vector<Records> slots;
@@ -141,6 +141,10 @@ private:
   int64_t fillingOf(Thread &thread, const Instr &instr, const Shared &buffer);
   bool fill(SharedState &state, const Shared &buffer, int64_t use, const Rect &rect);
   bool reads(const Instr &instr, int decl) const;
+  bool writes(const Instr &instr, int decl) const;
+  void checkSlot(const Thread &thread, const Instr &instr, const Shared &buffer, int64_t use);
+  void checkUnread(const Instr &instr, const Shared &buffer, Filling &filling, bool isInPlace,
+                   const Rect &rect);
   bool isFilled(SharedState &state, const Shared &buffer, int64_t use, const Rect &rect);
   void accessRing(Thread &thread, const Instr &instr, bool isWrite);
   bool knows(const Thread &thread, const Record &before) const;

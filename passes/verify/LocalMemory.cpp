@@ -94,8 +94,10 @@ bool Local::fill(SharedState &state, const Shared &buffer, int64_t use, const Re
   Filling &filling = entryOf(state.fillings, use % (buffer.slots + 2));
   if (filling.use > use)
     return true;
-  if (filling.use < use)
+  if (filling.use < use) {
     filling.written.clear();
+    filling.read.clear();
+  }
   filling.use = use;
   return filling.written.add(rect);
 }
@@ -109,6 +111,44 @@ bool Local::reads(const Instr &instr, int decl) const {
   return llvm::any_of(program.accessesOf(instr), [&](const Access &access) {
     return access.isShared && !access.isWrite && access.decl == decl;
   });
+}
+
+bool Local::writes(const Instr &instr, int decl) const {
+  return llvm::any_of(program.accessesOf(instr), [&](const Access &access) {
+    return access.isShared && access.isWrite && access.decl == decl;
+  });
+}
+
+// The code finds a filling's slot by the number that some wait or acquire gave it.
+void Local::checkSlot(const Thread &thread, const Instr &instr, const Shared &buffer, int64_t use) {
+  if (buffer.slots == 1 || buffer.guard < 0 || instr.numbers.empty())
+    return;
+  for (int index : instr.numbers) {
+    const int64_t slots = program.edges[index].slots, uses = edges[index].waits[thread.role];
+    if (slots == buffer.slots && uses > 0 && (uses - 1) % slots == use % slots)
+      return;
+  }
+  const Edge &edge = program.edges[instr.numbers.front()];
+  faults.at(instr.op, sm) << "touches filling " << use << " of @" << Program::nameOf(buffer.op)
+                          << " in a slot that @" << Program::nameOf(edge.op)
+                          << " numbers, of whose " << edge.slots
+                          << " slots the number is that of use "
+                          << edges[instr.numbers.front()].waits[thread.role] - 1
+                          << "; expected an edge with as many slots as the buffer, " << buffer.slots
+                          << ", waited for as often as the buffer was filled";
+}
+
+// What others have read stands: who works in place afterwards changes what a later reader finds.
+void Local::checkUnread(const Instr &instr, const Shared &buffer, Filling &filling, bool isInPlace,
+                        const Rect &rect) {
+  if (!isInPlace) { // anew, which orders decide
+    filling.read.clear();
+    return;
+  }
+  if (filling.read.overlaps(rect))
+    faults.at(instr.op, sm) << "changes @" << Program::nameOf(buffer.op) << ' ' << describe(rect)
+                            << " in place after another step of the filling has read it; expected "
+                               "the change before";
 }
 
 void Local::access(Thread &thread, const Instr &instr, const Access &access) {
@@ -125,6 +165,7 @@ void Local::access(Thread &thread, const Instr &instr, const Access &access) {
   const int64_t use = fillingOf(thread, instr, buffer);
   if (use < 0)
     return;
+  checkSlot(thread, instr, buffer, use);
   SharedState &state = shared[access.decl];
   Records &records = entryOf(state.slots, use % buffer.slots);
   Record record{thread.role, thread.clock[thread.role], access.isWrite, rect, instr.op};
@@ -155,7 +196,10 @@ void Local::access(Thread &thread, const Instr &instr, const Access &access) {
   if (access.isWrite) {
     // Where each warp fills its share anew, other warps may read the old one until they meet; an op
     // that reads what it replaces works in place.
-    if (!fill(state, buffer, use, rect) && state.refills > 0 && !reads(instr, access.decl))
+    const bool isInPlace = reads(instr, access.decl);
+    const bool isFresh = fill(state, buffer, use, rect);
+    checkUnread(instr, buffer, entryOf(state.fillings, use % (buffer.slots + 2)), isInPlace, rect);
+    if (!isFresh && state.refills > 0 && !isInPlace)
       faults.at(instr.op, sm) << "fills @" << Program::nameOf(buffer.op) << ' ' << describe(rect)
                               << " again, while other warps of the " << nameOfRole(thread.role)
                               << " may still read it; expected a task.refill before";
@@ -163,6 +207,8 @@ void Local::access(Thread &thread, const Instr &instr, const Access &access) {
     faults.at(instr.op, sm) << "reads @" << Program::nameOf(buffer.op) << ' ' << describe(rect)
                             << ", not all of which filling " << use
                             << " wrote; expected a write of it before";
+  if (!access.isWrite && !writes(instr, access.decl))
+    entryOf(state.fillings, use % (buffer.slots + 2)).read.include(rect);
   llvm::erase_if(records, [&](const Record &before) {
     const bool isKnown = knows(thread, before);
     const bool isReplaced = access.isWrite || (!before.isWrite && before.role == thread.role);

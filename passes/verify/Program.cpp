@@ -1,5 +1,7 @@
 #include "passes/verify/Program.h"
 
+#include "passes/verify/Calls.h"
+
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -270,5 +272,7 @@ void Program::addStep(Operation &op, int role, unsigned depth, Operation *stage)
     instr.publishes |= access.isWrite && isExchange;
     instr.stores |= access.isWrite && global.kind == Global::Buffer;
   }
+  for (EdgeOp edge : slotNumbersOf(&op))
+    instr.numbers.push_back(indexOf(FlatSymbolRefAttr::get(edge.getSymNameAttr())));
   code[role].push_back(instr);
 }

@@ -123,13 +123,14 @@ struct Instr {
   bool publishes = false; ///< writes words
   bool stores = false;    ///< writes a global buffer
   int edge = -1, ring = -1, loop = -1;
-  int joins = -1;     ///< of a poll by bulk copies: the edge whose next signal hands them on
-  int exchange = -1;  ///< of a re-arming: index in Program::globals
-  int refilled = -1;  ///< index in Program::shared
-  int launch = 0;     ///< place in Program::launches
-  unsigned depth = 1; ///< dimensions here: the SM and the enclosing loops
-  int64_t sms = 0;    ///< of a stage
-  uint32_t end = 0;   ///< of a stage or loop: the place after it; of LoopEnd: its begin
+  int joins = -1;    ///< of a poll by bulk copies: the edge whose next signal hands them on
+  int exchange = -1; ///< of a re-arming: index in Program::globals
+  int refilled = -1; ///< index in Program::shared
+  int launch = 0;    ///< place in Program::launches
+  llvm::SmallVector<int, 2> numbers; ///< edges whose slot numbers a call is given (Calls.h)
+  unsigned depth = 1;                ///< dimensions here: the SM and the enclosing loops
+  int64_t sms = 0;                   ///< of a stage
+  uint32_t end = 0; ///< of a stage or loop: the place after it; of LoopEnd: its begin
   uint32_t accesses = 0, count = 0; ///< [accesses, accesses + count) of Program::accesses
   mlir::Operation *op = nullptr;
 };

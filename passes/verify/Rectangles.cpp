@@ -121,6 +121,17 @@ bool RectSet::addBands(const Rect &rect) {
   return isFresh;
 }
 
+bool RectSet::overlaps(const Rect &rect) const {
+  if (!only.empty())
+    return only.overlaps(rect);
+  return std::any_of(bands.begin(), bands.end(), [&](const auto &entry) {
+    const auto &[row, band] = entry;
+    return std::any_of(band.columns.begin(), band.columns.end(), [&](const auto &columns) {
+      return rect.overlaps({row, band.end - row, columns.first, columns.second - columns.first});
+    });
+  });
+}
+
 std::optional<std::pair<int64_t, int64_t>> RectSet::firstMissing(const Rect &rect) const {
   if (only.contains(rect))
     return std::nullopt;

@@ -39,6 +39,12 @@ class RectSet {
 public:
   /// Adds the rectangle, which is not empty; whether none of it was there before.
   bool add(const Rect &rect);
+  /// Adds the rectangle, of which some may be there.
+  void include(const Rect &rect) {
+    if (!contains(rect))
+      add(rect);
+  }
+  bool overlaps(const Rect &rect) const;
   bool empty() const { return only.empty() && bands.empty(); }
   void clear();
   bool contains(const Rect &rect) const {

@@ -1,5 +1,6 @@
 #include "passes/verify/Verify.h"
 
+#include "passes/verify/Calls.h"
 #include "passes/verify/Deadlock.h"
 #include "passes/verify/Globals.h"
 #include "passes/verify/Groups.h"
@@ -57,6 +58,12 @@ static LogicalResult verifyPlaces(KernelOp kernel) {
     if (buffer.getSpace() == Space::Smem && buffer.getOffset())
       buffers.push_back({buffer, *buffer.getOffset(), *buffer.getOffset() + buffer.byteSize()});
   LogicalResult result = success();
+  constexpr int64_t kLine = 128;
+  for (auto ring : kernel.getOps<RingOp>())
+    if (ring.getOffset() && (*ring.getOffset() % kLine || ring.getSlotBytes() % kLine))
+      result = ring.emitOpError() << "expected an offset and slots in multiples of " << kLine
+                                  << " bytes, on which bulk copies land, but got offset "
+                                  << *ring.getOffset() << " and slots of " << ring.getSlotBytes();
   // Arrays of one list after the other.
   for (const auto *list : {&alone, &buffers})
     for (const Place &place : *list)
@@ -187,7 +194,7 @@ LogicalResult verify::verifyKernel(KernelOp kernel, int randomCases) {
                           << "); the largest case passed";
       return failure();
     }
-  return success();
+  return verifyCalls(kernel);
 }
 
 using Touched = llvm::MapVector<StringAttr, Operation *>;

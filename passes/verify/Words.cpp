@@ -116,6 +116,20 @@ bool Words::isInside(const Thread &thread, const Instr &instr, const Access &acc
   return false;
 }
 
+// A word is stored at once: two roles that each own some of its values would store over each other.
+void Words::checkWholeWords(const Thread &thread, const Instr &instr, const Access &access,
+                            const Rect &rect) {
+  const Global &global = program.globals[access.decl];
+  auto exchange = cast<ExchangeOp>(global.op);
+  const int64_t unit = exchange.hasTriples() ? 3 : exchange.getElement().isBF16() ? 2 : 1;
+  if (rect.col % unit == 0 && (rect.colEnd() % unit == 0 || rect.colEnd() == global.cols))
+    return;
+  faults.at(instr.op, thread.sm % program.sms)
+      << "publishes " << access.attr.getBuffer() << ' ' << describe(rect)
+      << ", which begin or end inside a word; expected columns in multiples of " << unit
+      << ", which a word holds and is stored with";
+}
+
 bool Words::poll(Thread &thread, const Instr &instr, const int64_t *dims) {
   for (const Access &access : program.accessesOf(instr)) {
     if (access.isWrite || access.isShared ||
@@ -189,6 +203,7 @@ void Words::publish(Thread &thread, const Instr &instr, const int64_t *dims) {
     const Rect rect = placeOf(thread, access, dims);
     if (rect.empty() || !isInside(thread, instr, access, rect))
       continue;
+    checkWholeWords(thread, instr, access, rect);
     const Planes::Key key = Planes::keyOf(access, dims);
     if (!exchange.words.add(key, rect)) {
       InFlightDiagnostic fault = faults.at(instr.op, thread.sm % program.sms);

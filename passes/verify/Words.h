@@ -72,6 +72,8 @@ private:
   }
   void checkHeard(const Exchange &exchange, const Global &global);
   bool isInside(const Thread &thread, const Instr &instr, const Access &access, const Rect &rect);
+  void checkWholeWords(const Thread &thread, const Instr &instr, const Access &access,
+                       const Rect &rect);
   void wake(Exchange &exchange, const Planes::Key &key, const Rect &rect);
   void enqueue(Thread &thread);
 

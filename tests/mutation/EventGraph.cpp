@@ -33,7 +33,8 @@ bool mutation::isCovered(const Area &area, llvm::ArrayRef<Area> by) {
 //===----------------------------------------------------------------------===//
 
 EventGraph::EventGraph(KernelOp kernel, int64_t most)
-    : kernel(kernel), most(most), isLooping(kernel.isLooping()) {
+    : kernel(kernel), most(most), sms(kernel.getSms()), ranks(kernel.getRanks()),
+      isLooping(kernel.isLooping()) {
   for (Operation &op : kernel.getBody().front())
     if (auto symbol = dyn_cast<SymbolOpInterface>(op))
       decls[symbol.getNameAttr()] = &op;
@@ -44,18 +45,18 @@ EventGraph::EventGraph(KernelOp kernel, int64_t most)
 }
 
 void EventGraph::build() {
-  const int64_t sms = kernel.getSms();
-  ofSm.resize(sms);
-  ofRole.resize(sms);
-  uses.assign(sms, std::vector<EdgeUses>(edges.size()));
-  for (int64_t sm = 0; sm < sms; ++sm)
+  const int64_t all = ranks * sms;
+  ofSm.resize(all);
+  ofRole.resize(all);
+  uses.assign(all, std::vector<EdgeUses>(edges.size()));
+  for (int64_t sm = 0; sm < all; ++sm)
     for (int64_t launch = 0; launch < kernel.getLaunches().value_or(1); ++launch)
       for (auto stage : kernel.getOps<StageOp>()) {
-        if (!stage.runsIn(launch) || sm >= stage.getSms().value_or(sms))
+        if (!stage.runsIn(launch) || sm % sms >= stage.getSms().value_or(sms))
           continue;
         for (int role = 0; role < 4; ++role)
           if (RoleOp region = stage.role(static_cast<Role>(role))) {
-            SmallVector<int64_t, 5> dims = {sm};
+            SmallVector<int64_t, 5> dims = {sm % sms};
             walk(region.getBody().front(), stage, role, sm, launch, dims);
           }
       }
@@ -144,6 +145,17 @@ Area EventGraph::areaOf(AccessAttr access, ArrayRef<int64_t> dims) const {
   return {row, row + access.getRows(), col, col + leastOf(access.getCols().getValue(), dims)};
 }
 
+Area EventGraph::wordsOf(int node, AccessAttr access) const {
+  Area area = areaOf(access, nodes[node].dims);
+  if (access.getOwn()) {
+    auto exchange = cast<ExchangeOp>(decls.lookup(access.getBuffer().getAttr()));
+    const int64_t begin = rankOf(node) * (exchange.cols() / ranks);
+    area.col += begin;
+    area.colEnd += begin;
+  }
+  return area;
+}
+
 std::vector<std::pair<AccessAttr, bool>> EventGraph::accessesOf(Operation *op) const {
   std::vector<std::pair<AccessAttr, bool>> list;
   auto addAll = [&](StringRef name, bool isWrite) {
@@ -162,7 +174,9 @@ std::string EventGraph::placeOf(int id) const {
   const Node &node = nodes[id];
   std::string text;
   llvm::raw_string_ostream out(text);
-  out << "SM " << node.sm << " launch " << node.launch << ' '
+  if (ranks > 1)
+    out << "rank " << rankOf(id) << ' ';
+  out << "SM " << node.dims[0] << " launch " << node.launch << ' '
       << stringifyRole(static_cast<Role>(node.role)) << ' ' << node.op->getName().stripDialect();
   for (int64_t index : ArrayRef(node.dims).drop_front())
     out << ' ' << index;
@@ -209,6 +223,9 @@ bool EventGraph::checkDeclarations() {
       all.push_back({edge, *edge.getOffset(), *edge.getOffset() + 8 * edge.getSlots(), false});
   }
   for (auto ring : kernel.getOps<RingOp>())
+    if (ring.getOffset() && (*ring.getOffset() % 128 || ring.getSlotBytes() % 128))
+      return fail("bulk copies land on 128 byte lines");
+  for (auto ring : kernel.getOps<RingOp>())
     if (ring.getOffset())
       all.push_back({ring, *ring.getOffset(),
                      *ring.getOffset() + ring.getSlots() * ring.getSlotBytes(), false});
@@ -222,6 +239,12 @@ bool EventGraph::checkDeclarations() {
       if (a.op != b.op && !(a.mayOverlap && b.mayOverlap) && a.begin < b.end && b.begin < a.end)
         return fail("places in shared memory overlap");
   }
+  // Ranks that exchange words tell each other when they may.
+  int64_t numbers = 0;
+  for (auto exchange : kernel.getOps<ExchangeOp>())
+    numbers += exchange.getPeers() && exchange.getWord() == WordKind::Number;
+  if (numbers != (ranks > 1))
+    return fail("ranks have no exchange of numbers, or more than one");
   return true;
 }
 
@@ -337,11 +360,14 @@ std::string EventGraph::fault() {
   build();
   ancestors.resize(nodes.size());
   localIndex.resize(nodes.size());
-  for (int64_t sm = 0; sm < kernel.getSms(); ++sm)
-    if (!joinEdges(sm) || !close(sm) || !checkPhases(sm) || !checkMemory(sm) || !checkRing(sm) ||
-        !checkLaunches(sm))
+  // All ranks run the same program: what SMs do by themselves is looked at on one.
+  for (int64_t sm = 0; sm < ranks * sms; ++sm)
+    if (!joinEdges(sm))
       return problem;
-  if (!checkWords() || !checkPlaces() || !checkProgress())
+  for (int64_t sm = 0; sm < sms; ++sm)
+    if (!close(sm) || !checkPhases(sm) || !checkMemory(sm) || !checkRing(sm) || !checkLaunches(sm))
+      return problem;
+  if (!checkWords() || !checkArmed() || !checkPlaces() || !checkProgress())
     return problem;
   return "";
 }
@@ -352,7 +378,7 @@ std::string EventGraph::fault() {
 
 std::vector<EventGraph::Arrow> EventGraph::arrows() const {
   std::vector<Arrow> list;
-  for (size_t id = 0; id < nodes.size(); ++id)
+  for (size_t id = 0; id < nodes.size() && rankOf(id) == 0; ++id)
     for (int before : nodes[id].before)
       if (nodes[before].role != nodes[id].role)
         list.push_back(
@@ -363,7 +389,7 @@ std::vector<EventGraph::Arrow> EventGraph::arrows() const {
 
 std::optional<std::string> EventGraph::way(const std::string &from, const std::string &to) {
   if (places.empty())
-    for (size_t id = 0; id < nodes.size(); ++id)
+    for (size_t id = 0; id < nodes.size() && rankOf(id) == 0; ++id)
       places.insert({keyOf(id), id});
   auto begin = places.find(from), end = places.find(to);
   if (begin == places.end() || end == places.end() ||

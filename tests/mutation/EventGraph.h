@@ -1,6 +1,6 @@
 // A second opinion on a kernel, by other means than passes/verify and without its code: every step
-// of every SM is a node of one graph, every order that an edge gives an arrow; what must be ordered
-// is looked up in the graph's transitive closure.
+// of every SM of every rank is a node of one graph, every order that an edge gives an arrow; what
+// must be ordered is looked up in the graph's transitive closure.
 #pragma once
 
 #include "ir/task/Task.h"
@@ -39,11 +39,11 @@ public:
   std::string fault();
 
   struct Node {
-    int64_t sm;
+    int64_t sm; ///< counted through all ranks
     int role;
     int64_t launch;
     mlir::Operation *op;
-    llvm::SmallVector<int64_t, 5> dims; ///< the SM, loop indices
+    llvm::SmallVector<int64_t, 5> dims; ///< the SM of its rank, loop indices
     llvm::SmallVector<int, 3> before;   ///< nodes of the same SM that are over before this one
     llvm::SmallVector<int, 2> needs;    ///< nodes of other SMs without which it does not pass
     int64_t use = -1;                   ///< of the edge it waits for or signals
@@ -85,6 +85,9 @@ private:
   int64_t evaluate(mlir::AffineExpr expr, llvm::ArrayRef<int64_t> dims) const;
   int64_t leastOf(mlir::AffineMap map, llvm::ArrayRef<int64_t> dims) const;
   Area areaOf(task::AccessAttr access, llvm::ArrayRef<int64_t> dims) const;
+  int64_t rankOf(int node) const { return nodes[node].sm / sms; }
+  /// Of an access to an exchange, whose columns may be counted from where the rank's share begins.
+  Area wordsOf(int node, task::AccessAttr access) const;
   std::vector<std::pair<task::AccessAttr, bool>> accessesOf(mlir::Operation *op) const;
   std::string placeOf(int node) const;
   std::string keyOf(int node) const;
@@ -94,6 +97,10 @@ private:
   bool joinEdges(int64_t sm);
   bool close(int64_t sm);
   bool isBefore(int a, int b) const; ///< of one SM: a is over before b, or is b
+  /// Whether the numbers that a call is given, if it is given any, name the access's slot: an
+  /// edge's is that of the use which the role waited for last.
+  bool namesSlot(int node, const Access &access, task::BufferOp buffer,
+                 llvm::ArrayRef<int64_t> waited) const;
   bool hasLanded(const Access &copy, int node) const;
   bool checkPhases(int64_t sm);
   bool checkMemory(int64_t sm);
@@ -101,11 +108,12 @@ private:
   bool checkRing(int64_t sm);
   bool checkLaunches(int64_t sm);
   bool checkWords();
+  bool checkArmed();
   bool checkPlaces();
   bool checkProgress();
 
   task::KernelOp kernel;
-  int64_t most;
+  int64_t most, sms, ranks; ///< SMs of one rank
   bool isLooping;
   std::string problem;
   std::vector<task::EdgeOp> edges;

@@ -2,6 +2,7 @@
 #include "tests/mutation/EventGraph.h"
 
 #include <algorithm>
+#include <set>
 
 using namespace mlir;
 using namespace megalith;
@@ -18,6 +19,47 @@ bool EventGraph::checkPair(const Access &a, const Access &b, StringRef what) {
   if (first.copyEdge < 0 && first.isWrite && second.copyEdge >= 0)
     return fail("a bulk copy follows stores into " + what, second.node);
   return true;
+}
+
+bool EventGraph::namesSlot(int id, const Access &access, BufferOp buffer,
+                           ArrayRef<int64_t> waited) const {
+  auto args = nodes[id].op->getAttrOfType<ArrayAttr>("args");
+  if (!args || buffer.getSlots() == 1)
+    return true;
+  // Words of C++ that stand for something; what they stand for is looked up going backwards.
+  std::set<std::string> open;
+  auto addWords = [&](StringRef text) {
+    std::string word;
+    for (char c : text.str() + " ")
+      if (isalnum(static_cast<unsigned char>(c)) || c == '_') {
+        word += c;
+      } else {
+        open.insert(word);
+        word.clear();
+      }
+  };
+  for (auto arg : args.getAsRange<StringAttr>())
+    addWords(arg);
+  bool isGiven = false;
+  for (Operation *at = nodes[id].op; !isa<RoleOp>(at); at = at->getParentOp())
+    for (Operation *op = at->getPrevNode(); op; op = op->getPrevNode()) {
+      if (auto local = dyn_cast<LocalOp>(op)) {
+        if (open.erase(local.getName().str()))
+          addWords(local.getInit().value_or(""));
+        continue;
+      }
+      auto result = op->getAttrOfType<StringAttr>("result");
+      if (!result || !open.erase(result.getValue().substr(result.getValue().rfind(' ') + 1).str()))
+        continue;
+      if (!isa<WaitOp, AcquireOp>(op))
+        continue;
+      const int edge = edgeIndex.lookup(op->getAttrOfType<FlatSymbolRefAttr>("edge").getAttr());
+      const int64_t slots = EdgeOp(edges[edge]).getSlots(), use = waited[edge] - 1;
+      isGiven = true;
+      if (slots == buffer.getSlots() && use >= 0 && use % slots == access.slot)
+        return true;
+    }
+  return !isGiven;
 }
 
 bool EventGraph::checkMemory(int64_t sm) {
@@ -75,6 +117,8 @@ bool EventGraph::checkMemory(int64_t sm) {
           if (touched.filling < 0)
             return fail("before any wait for the guard", id);
           touched.slot = touched.filling % buffer.op.getSlots();
+          if (!namesSlot(id, touched, buffer.op, waited[role]))
+            return fail("@" + buffer.op.getSymName() + " in another slot than is numbered", id);
         } else {
           int64_t refills = 0;
           for (int refill : buffer.refills)

@@ -55,7 +55,8 @@ static PlaneKey planeOf(KernelOp kernel, AccessAttr access, int64_t argument, in
   return {access.getTable().getValue(), argument, isUniform ? 0 : sm};
 }
 
-// Words: each published once and polled; who polls needs whoever published.
+// Words: each published once and polled; who polls needs whoever published. An exchange of ranks is
+// one, since a word is stored to every replica; any other is each rank's own.
 bool EventGraph::checkWords() {
   struct Words {
     Touched published;
@@ -63,11 +64,15 @@ bool EventGraph::checkWords() {
     std::map<PlaneKey, std::vector<Area>> polled;
     bool isScattered = false;
   };
-  std::map<std::pair<int64_t, StringRef>, Words> all;
+  using WordsKey = std::tuple<int64_t, int64_t, StringRef>; // launch, rank, exchange
+  std::map<WordsKey, Words> all;
+  auto keyOf = [&](int id, ExchangeOp exchange, int64_t launch) {
+    return WordsKey(launch, exchange.getPeers() ? 0 : rankOf(id), exchange.getSymName());
+  };
   auto eachAccess = [&](int id, auto use) {
     for (auto [access, isWrite] : accessesOf(nodes[id].op))
       if (auto exchange = dyn_cast<ExchangeOp>(decls.lookup(access.getBuffer().getAttr()))) {
-        const Area area = areaOf(access, nodes[id].dims);
+        const Area area = wordsOf(id, access);
         const int64_t argument =
             access.getTable() ? evaluate(access.getAt().getValue().getResult(0), nodes[id].dims)
                               : 0;
@@ -86,7 +91,10 @@ bool EventGraph::checkWords() {
             return fail("outside @" + exchange.getSymName(), id);
           if (!isWrite)
             return true;
-          Words &words = all[{nodes[id].launch, exchange.getSymName()}];
+          const int64_t unit = exchange.hasTriples() ? 3 : exchange.getElement().isBF16() ? 2 : 1;
+          if (area.col % unit || (area.colEnd % unit && area.colEnd < exchange.cols()))
+            return fail("publishes part of a word", id);
+          Words &words = all[keyOf(id, exchange, nodes[id].launch)];
           words.publishers.push_back(id);
           words.isScattered |=
               access.getTable() &&
@@ -102,7 +110,7 @@ bool EventGraph::checkWords() {
           const bool isPrevious = access.getSet() == task::Set::Previous;
           if (isWrite || area.empty() || !exchange.isSelfValidating() || (isPrevious && !isLooping))
             return true;
-          Words &words = all[{nodes[id].launch - isPrevious, exchange.getSymName()}];
+          Words &words = all[keyOf(id, exchange, nodes[id].launch - isPrevious)];
           words.polled[key].push_back(area);
           if (words.isScattered) {
             llvm::append_range(nodes[id].needs, words.publishers);
@@ -117,7 +125,7 @@ bool EventGraph::checkWords() {
   }
   for (auto &[key, words] : all) {
     auto exchange =
-        kernel.lookup<ExchangeOp>(FlatSymbolRefAttr::get(kernel.getContext(), key.second));
+        kernel.lookup<ExchangeOp>(FlatSymbolRefAttr::get(kernel.getContext(), std::get<2>(key)));
     if (words.published.planes.empty())
       continue;
     if (words.published.hasGap())
@@ -147,11 +155,57 @@ bool EventGraph::checkWords() {
   return true;
 }
 
-// Outputs and weights exactly once, everything inside.
+// Other ranks store to the sets that a rank empties in a launch once they have heard, of every SM
+// of that rank, that it is done: so an SM says so after it emptied all of them, and each rank hears
+// all.
+bool EventGraph::checkArmed() {
+  std::map<std::pair<int64_t, int64_t>, std::vector<int>> emptied; // by launch and SM
+  std::map<std::pair<int64_t, int64_t>, std::vector<Area>> heard;  // by launch and rank
+  std::vector<ExchangeOp> peers;
+  ExchangeOp numbers;
+  for (auto exchange : kernel.getOps<ExchangeOp>())
+    if (exchange.getPeers() && exchange.getWord() == WordKind::Number)
+      numbers = exchange;
+    else if (exchange.getPeers())
+      peers.push_back(exchange);
+  if (!numbers)
+    return true;
+  auto empties = [&](int id, ExchangeOp exchange) {
+    auto rearm = dyn_cast<RearmOp>(nodes[id].op);
+    return rearm && rearm.getExchange() == exchange.getSymName();
+  };
+  for (size_t id = 0; id < nodes.size(); ++id)
+    if (isa<RearmOp>(nodes[id].op))
+      emptied[{nodes[id].launch, nodes[id].sm}].push_back(id);
+  for (size_t id = 0; id < nodes.size(); ++id)
+    for (auto [access, isWrite] : accessesOf(nodes[id].op)) {
+      if (access.getBuffer().getValue() != numbers.getSymName())
+        continue;
+      if (!isWrite) {
+        if (isa<PollOp>(nodes[id].op) && access.getSet() == task::Set::Current)
+          heard[{nodes[id].launch, rankOf(id)}].push_back(wordsOf(id, access));
+        continue;
+      }
+      if (rankOf(id) > 0)
+        continue; // as on rank 0, whose orders are known
+      for (ExchangeOp exchange : peers)
+        if (llvm::none_of(emptied[{nodes[id].launch, nodes[id].sm}], [&](int other) {
+              return empties(other, exchange) && isBefore(other, id);
+            }))
+          return fail("tells other ranks before it has emptied @" + exchange.getSymName(), id);
+    }
+  for (int64_t launch = 0; launch < kernel.getLaunches().value_or(1); ++launch)
+    for (int64_t rank = 0; rank < ranks; ++rank)
+      if (!isCovered({0, numbers.rows(), 0, numbers.cols()}, heard[{launch, rank}]))
+        return fail("rank " + Twine(rank) + " does not hear of all SMs");
+  return true;
+}
+
+// Outputs and weights exactly once, everything inside; of one rank, since others have their own.
 bool EventGraph::checkPlaces() {
   std::map<std::pair<int64_t, StringRef>, Touched> all;
   std::set<std::pair<int64_t, StringRef>> reached;
-  for (size_t id = 0; id < nodes.size(); ++id) {
+  for (size_t id = 0; id < nodes.size() && rankOf(id) == 0; ++id) {
     const Node &node = nodes[id];
     for (auto [access, isWrite] : accessesOf(node.op)) {
       Operation *decl = decls.lookup(access.getBuffer().getAttr());

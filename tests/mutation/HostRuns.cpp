@@ -6,8 +6,13 @@
 
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
 
 #include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <sys/wait.h>
+#include <unistd.h>
 
 using namespace megalith;
 using namespace megalith::mutation;
@@ -89,7 +94,40 @@ llvm::Expected<check::Outcome> HostRuns::runOnce(mlir::ModuleOp plan, int seeds,
   return first;
 }
 
+// In a process of its own: a mutant that was accepted wrongly may do anything.
 std::string HostRuns::run(mlir::ModuleOp mutant, int seeds, bool hasSameArithmetic) {
-  auto result = runOnce(mutant, seeds, hasSameArithmetic ? &outcome : nullptr);
-  return result ? "" : llvm::toString(result.takeError());
+  int ends[2];
+  if (pipe(ends) != 0)
+    return "no pipe to a process of its own";
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    close(ends[0]);
+    compileSeconds = runSeconds = 0;
+    auto result = runOnce(mutant, seeds, hasSameArithmetic ? &outcome : nullptr);
+    const std::string said = llvm::formatv("{0} {1}\n", compileSeconds, runSeconds).str() +
+                             (result ? "" : llvm::toString(result.takeError()));
+    const bool isSaid = write(ends[1], said.data(), said.size()) == ssize_t(said.size());
+    _exit(isSaid ? 0 : 1);
+  }
+  close(ends[1]);
+  std::string said;
+  char buffer[4096];
+  for (ssize_t count; (count = read(ends[0], buffer, sizeof buffer)) > 0;)
+    said.append(buffer, size_t(count));
+  close(ends[0]);
+  int status = 0;
+  if (child < 0 || waitpid(child, &status, 0) != child)
+    return "no process of its own";
+  if (WIFSIGNALED(status))
+    return std::string("ends by ") + strsignal(WTERMSIG(status));
+  if (WEXITSTATUS(status) != 0)
+    return "its process ends without a word";
+  auto [times, fault] = llvm::StringRef(said).split('\n');
+  double compiled = 0, ran = 0;
+  times.split(' ').first.getAsDouble(compiled);
+  times.split(' ').second.getAsDouble(ran);
+  compileSeconds += compiled;
+  runSeconds += ran;
+  return fault.str();
 }

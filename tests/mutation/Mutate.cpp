@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <set>
 
 using namespace mlir;
 using namespace megalith;
@@ -55,6 +56,14 @@ struct Subject {
       explainer = std::make_unique<Explainer>(kernel);
     return *explainer;
   }
+  /// Emitted, of a kernel of the plan.
+  const std::string &sourceOf(task::KernelOp kernel) {
+    auto [it, isNew] = sources.try_emplace(kernel.getSymName());
+    if (isNew)
+      it->second = mutation::sourceOf(kernel);
+    return it->second;
+  }
+  llvm::StringMap<std::string> sources;
 };
 
 std::vector<Subject> loadSubjects(llvm::StringRef only, bool areConfigs) {
@@ -63,7 +72,7 @@ std::vector<Subject> loadSubjects(llvm::StringRef only, bool areConfigs) {
     if ((areConfigs && !spec.isConfig()) || !llvm::StringRef(spec.name()).contains(only))
       continue;
     Subject subject{
-        spec, std::make_unique<MLIRContext>(MLIRContext::Threading::DISABLED), {}, {}, {}, {}};
+        spec, std::make_unique<MLIRContext>(MLIRContext::Threading::DISABLED), {}, {}, {}, {}, {}};
     auto loaded = load(*subject.context, spec);
     if (!loaded)
       llvm::report_fatal_error(loaded.takeError());
@@ -98,15 +107,15 @@ bool isRejected(const Mutant &mutant) {
 }
 
 struct Tally {
-  size_t killed = 0, implied = 0, unneeded = 0, footprint = 0, arithmetic = 0, unexplained = 0,
+  size_t killed = 0, implied = 0, unneeded = 0, footprint = 0, commutes = 0, unexplained = 0,
          total = 0;
   void operator+=(const Tally &o) {
     killed += o.killed, implied += o.implied, unneeded += o.unneeded, footprint += o.footprint;
-    arithmetic += o.arithmetic, unexplained += o.unexplained, total += o.total;
+    commutes += o.commutes, unexplained += o.unexplained, total += o.total;
   }
   void print(const std::string &name) const {
     std::printf("%-24s %7zu %7zu %7zu %7zu %7zu %7zu %7zu\n", name.c_str(), killed, implied,
-                unneeded, footprint, arithmetic, unexplained, total);
+                unneeded, footprint, commutes, unexplained, total);
   }
 };
 
@@ -141,8 +150,8 @@ int proof(llvm::StringRef only) {
             return one.unneeded;
           case Reason::Footprint:
             return one.footprint;
-          case Reason::Arithmetic:
-            return one.arithmetic;
+          case Reason::Commutes:
+            return one.commutes;
           case Reason::None:
             break;
           }
@@ -162,13 +171,12 @@ int proof(llvm::StringRef only) {
     all += here;
   }
   std::printf("%-24s %7s %7s %7s %7s %7s %7s %7s\n", "operator", "killed", "implied", "unneed.",
-              "footpr.", "values", "SURVIV.", "total");
+              "footpr.", "commute", "SURVIV.", "total");
   for (const auto &[name, tally] : byOperator)
     tally.print(name);
   all.print("all");
-  std::printf("%zu kernels: %zu killed, %zu equivalent, %zu that only compute other values, "
-              "%zu unexplained, %zu mutants\n",
-              kernels, all.killed, all.implied + all.unneeded + all.footprint, all.arithmetic,
+  std::printf("%zu kernels: %zu killed, %zu equivalent, %zu unexplained, %zu mutants\n", kernels,
+              all.killed, all.implied + all.unneeded + all.footprint + all.commutes,
               all.unexplained, all.total);
   return all.unexplained || all.total == 0;
 }
@@ -176,11 +184,12 @@ int proof(llvm::StringRef only) {
 int host(llvm::StringRef only) {
   std::vector<Subject> subjects = loadSubjects(only, /*areConfigs=*/true);
   draw(subjects, isFull() || !only.empty() ? SIZE_MAX : kHostMutants, /*seed=*/2);
-  size_t rejected = 0, sameCode = 0, ran = 0, sameBits = 0, failures = 0, total = 0;
+  size_t rejected = 0, sameCode = 0, again = 0, ran = 0, sameBits = 0, failures = 0, total = 0;
   double compileSeconds = 0, runSeconds = 0;
   for (Subject &subject : subjects) {
     ScopedDiagnosticHandler silence(subject.context.get(), [](Diagnostic &) { return success(); });
     std::unique_ptr<HostRuns> runs;
+    std::set<std::string> seen; // kernels that ran
     for (size_t index : subject.drawn) {
       const Mutation &mutation = subject.mutations[index];
       Mutant mutant = mutate(*subject.loaded.plan, mutation);
@@ -193,8 +202,13 @@ int host(llvm::StringRef only) {
       auto original = kernel
                           ? subject.loaded.plan->lookupSymbol<task::KernelOp>(kernel.getSymName())
                           : task::KernelOp();
-      if (kernel && sourceOf(kernel) == sourceOf(original)) {
+      const std::string source = kernel ? sourceOf(kernel) : "";
+      if (kernel && source == subject.sourceOf(original)) {
         ++sameCode;
+        continue;
+      }
+      if (kernel && !seen.insert(source).second) {
+        ++again;
         continue;
       }
       if (!runs) {
@@ -213,17 +227,18 @@ int host(llvm::StringRef only) {
       std::printf("ACCEPTED BUT FAILS: %s: %s\n    %s\n", mutation.name.c_str(),
                   mutation.site.c_str(), fault.c_str());
     }
-    std::fprintf(stderr, "%s: %zu mutants, %zu ran so far\n", subject.spec.name().c_str(),
-                 subject.drawn.size(), ran);
     if (runs) {
       compileSeconds += runs->compileSeconds;
       runSeconds += runs->runSeconds;
     }
+    std::fprintf(stderr, "%s: %zu mutants, %zu ran so far, %.0f s compiling, %.0f s running\n",
+                 subject.spec.name().c_str(), subject.drawn.size(), ran, compileSeconds,
+                 runSeconds);
   }
-  std::printf("%zu mutants: %zu rejected; %zu accepted with the plan's own code; %zu ran under %d "
-              "seeds each, %zu of them held to the plan's bits; %zu failed\n"
-              "%.1f s compiling, %.1f s running\n",
-              total, rejected, sameCode, ran, kHostSeeds, sameBits, failures, compileSeconds,
+  std::printf("%zu mutants: %zu rejected; %zu accepted with the plan's own code, %zu with another "
+              "mutant's; %zu ran under %d seeds each, %zu of them held to the plan's bits; %zu "
+              "failed\n%.1f s compiling, %.1f s running\n",
+              total, rejected, sameCode, again, ran, kHostSeeds, sameBits, failures, compileSeconds,
               runSeconds);
   return failures || total == 0;
 }

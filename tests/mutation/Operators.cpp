@@ -139,9 +139,8 @@ private:
   void step(Operation *op) {
     const std::string kind = op->getName().stripDialect().str();
     auto compute = dyn_cast<ComputeOp>(op);
-    // What has no effect on memory is arithmetic, and what later steps name must stay.
-    const bool isFixed =
-        compute && (compute.getResult() || (compute.getWrites().empty() && !compute.getRingAttr()));
+    // What later steps name must stay: without it there is no C++.
+    const bool isFixed = compute && compute.getResult();
     if (!isFixed && !isa<ForOp>(op)) {
       push("drop " + kind, "", [](Operation *op) { op->erase(); });
       if (!op->hasAttr("result"))

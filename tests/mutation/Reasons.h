@@ -13,9 +13,7 @@ enum class Reason {
   Implied,   ///< every order that an edge gave is there still, by others
   Unneeded,  ///< the orders that are gone stood between no two accesses that meet
   Footprint, ///< the code is the same; what it is said to touch is in order
-  /// Calls are other ones, or in another order within a role, and all they touch is in order: the
-  /// values differ, which is not what the proof is about.
-  Arithmetic,
+  Commutes,  ///< calls of a role changed places that have nothing in common but what both read
 };
 
 struct Explanation {

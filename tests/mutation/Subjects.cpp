@@ -3,6 +3,7 @@
 #include "ir/moe/Moe.h"
 #include "ir/task/Task.h"
 #include "models/Import.h"
+#include "passes/graph/GraphPasses.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
@@ -20,12 +21,13 @@ std::string SubjectSpec::name() const {
   return llvm::sys::path::filename(file).split('.').first.str() +
          (isConfig() ? " rows " + std::to_string(rows) + " on " + std::to_string(sms) + " SMs"
                      : "") +
-         mode;
+         (ranks > 1 ? " of each of " + std::to_string(ranks) + " ranks" : "") + mode;
 }
 
 const std::vector<SubjectSpec> &mutation::subjects() {
   static const std::string qwen = "models/configs/qwen3-moe-small.test.json",
-                           mixtral = "models/configs/mixtral-small.test.json";
+                           mixtral = "models/configs/mixtral-small.test.json",
+                           muse = "models/configs/muse-spark-mini.test.json";
   static const std::vector<SubjectSpec> all = {
       {"tests/ir/task/m0.mlir"},
       {"tests/mutation/hand.mlir"},
@@ -42,6 +44,10 @@ const std::vector<SubjectSpec> &mutation::subjects() {
       {mixtral, 8, 3, LaunchMode::PerStage},
       {qwen, 4, 4, LaunchMode::Step},
       {mixtral, 1, 5, LaunchMode::Step},
+
+      {qwen, 2, 3, LaunchMode::Fused, /*ranks=*/2},
+      {muse, 1, 5},
+      {muse, 4, 4},
   };
   return all;
 }
@@ -66,9 +72,15 @@ llvm::Expected<Loaded> mutation::load(MLIRContext &context, const SubjectSpec &s
   if (!graph)
     return graph.takeError();
   loaded.graph = std::move(*graph);
+  // As compilation does, before reference and kernels part.
+  PassManager bounds(&context);
+  bounds.addPass(createBoundScores());
+  if (failed(bounds.run(*loaded.graph)))
+    return problem(spec.name() + ": moe-bound-scores fails");
   loaded.plan = loaded.graph->clone();
   PassManager manager(&context);
-  for (auto &pass : pipelinePasses({.target = "sm_90a", .sms = spec.sms, .launch = spec.launch}))
+  for (auto &pass : pipelinePasses(
+           {.target = "sm_90a", .sms = spec.sms, .launch = spec.launch, .ranks = spec.ranks}))
     addTo(manager, std::move(pass));
   if (failed(manager.run(*loaded.plan)))
     return problem(spec.name() + ": the pipeline fails");

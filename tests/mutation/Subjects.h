@@ -19,6 +19,7 @@ struct SubjectSpec {
   std::string file; ///< a config, or kernels at role level
   int64_t rows = 1, sms = 4;
   LaunchMode launch = LaunchMode::Fused;
+  int64_t ranks = 1;
   std::string name() const;
   bool isConfig() const { return llvm::StringRef(file).ends_with(".json"); }
 };

@@ -70,10 +70,10 @@ task.kernel @hand "toy" target "sm_90a" sms 3 rows 2 smem 12288 {
   task.stage @experts linear sms 3 reads [@w[d0 * 4, 0] 4 x [1]] writes [] config {} {
     task.role producer {
       task.for "e" in @active {
-        task.compute "expert" [] reads [@routing[0, 0] 1 x [8]] writes []
+        task.compute "expert" [] reads [@routing[0, 0] 1 x [8]] writes [] {result = "const int expert"}
         task.acquire @w_free
         task.pace @w_full window 1
-        task.copy "copy_piece" [] @w[d1, d0 * 4, 0] 4 x [1] table @expert to @ring signals @w_full
+        task.copy "copy_piece" ["expert"] @w[d1, d0 * 4, 0] 4 x [1] table @expert to @ring signals @w_full
       }
     }
     task.role consumer {

@@ -63,7 +63,7 @@ struct p_free : MbarrierEdge<6, 74880, 2, 1> { // epilogue -> consumer, free slo
 struct norm_linear1 : Linear<w1, 256, 512, 32> {
   using Norm = RmsNorm<xs, gain, 1.0e-6f>;
 };
-// moe.linear "linear2" at m0.mlir:97
+// moe.linear "linear2" at m0.mlir:98
 struct linear2 : Linear<w2, 128, 256, 16> {
   using In = Rows<xs::kOffset, Config::kRows, 256>;
 };

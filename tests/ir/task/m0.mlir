@@ -27,6 +27,7 @@ task.kernel @m0 "toy" target "sm_90a" sms 4 rows 1 smem 74896 {
   // CHECK: task.stage @norm_linear1 linear tiles 4 sms 4
   task.stage @norm_linear1 linear tiles 4 sms 4 assign affine_map<(t) -> (t, 0)>
       reads [@x[0, 0] 1 x [512],
+             @gain[0, 0] 1 x [512],
              @w1[d0 * 32, 0] 32 x [1]]
       writes [@h[0, d0 * 64] 1 x [64]]
       config {n = 256, k = 512, unit = 32, base = "Linear<w1, 256, 512, 32>", Norm = "RmsNorm<xs, gain, 1.0e-6f>"}

@@ -156,7 +156,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
         task.for "tile" in @attention_tiles iterate "AttentionTiles<attention>" {
           task.compute "attention_prepare<attention>" ["tile", "constants", "state"] reads [@kv[d1, 0, 0] 1 x [2048] table @kv_new] writes [@tail[0, 0] 2 x [2048]]
           task.wait @qkv_full {result = "const int words"}
-          task.compute "attention_begin<attention>" ["tile", "words", "constants", "state"] reads [@qkv_in[0, 0] 2 x [384]] writes [@q_rows[0, 0] 8 x [64], @tail[0, 0] 2 x [2048]]
+          task.compute "attention_begin<attention>" ["tile", "words", "constants", "state"] reads [@qkv_in[0, 0] 2 x [384], @tail[0, 0] 2 x [2048]] writes [@q_rows[0, 0] 8 x [64], @tail[0, 0] 2 x [2048]]
           task.release @qkv_free
           task.for "piece" in @full_pieces {
             task.wait @w_full {result = "const int slot"}
@@ -279,8 +279,8 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
       }
       task.role consumer {
         task.poll "poll_own_row<logits_words, logits_rows>" [] waits @logits_words reads [@logits[0, 0] 2 x [16]] writes [@logits_rows[0, 0] 2 x [16]]
-        task.compute "select_experts<top_k>" [] reads [@logits_rows[0, 0] 2 x [16]] writes [@routing[0, 0] 1 x [44]]
-        task.compute "group_experts<top_k>" [] reads [@routing[0, 0] 1 x [44]] writes [@routing[0, 0] 1 x [44]]
+        task.compute "select_experts<top_k>" [] reads [@logits_rows[0, 0] 2 x [16]] writes [@routing[0, 26] 1 x [18]]
+        task.compute "group_experts<top_k>" [] reads [@routing[0, 26] 1 x [18]] writes [@routing[0, 0] 1 x [26]]
         task.signal @routed
       }
     }
@@ -377,7 +377,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
             task.wait @p_full {result = "const int place"}
             task.compute "sum_chunks<part>" ["place"] reads [@part[0, 0] 128 x [8]] writes [] {result = "const Fragment sum"}
             task.release @p_free
-            task.compute "epilogue_down<expert_down, down_rows>" ["mtile", "sum", "expert.pairs", "expert.count"] reads [@routing[0, 0] 1 x [44]] writes [@down_rows[0, 0] 8 x [64]]
+            task.compute "epilogue_down<expert_down, down_rows>" ["mtile", "sum", "expert.pairs", "expert.count"] reads [@routing[0, 0] 1 x [44], @down_rows[0, 0] 8 x [64]] writes [@down_rows[0, 0] 8 x [64]]
           }
         }
         task.compute "combine<expert_down, resid_words, o_proj_kept, down_rows, 4>" ["routing_table<top_k>(cta)->weight"] reads [@down_rows[0, 0] 8 x [64], @o_proj_kept[0, 0] 2 x [64], @routing[0, 0] 1 x [44]] writes [@resid[0, d0 * 64] 2 x [64]]
@@ -502,7 +502,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
         task.for "tile" in @attention_tiles iterate "AttentionTiles<attention>" {
           task.compute "attention_prepare<attention>" ["tile", "constants", "state"] reads [@kv[d1, 0, 0] 1 x [2048] table @kv_new] writes [@tail[0, 0] 2 x [2048]]
           task.wait @qkv_full {result = "const int words"}
-          task.compute "attention_begin<attention>" ["tile", "words", "constants", "state"] reads [@qkv_in[0, 0] 2 x [384]] writes [@q_rows[0, 0] 8 x [64], @tail[0, 0] 2 x [2048]]
+          task.compute "attention_begin<attention>" ["tile", "words", "constants", "state"] reads [@qkv_in[0, 0] 2 x [384], @tail[0, 0] 2 x [2048]] writes [@q_rows[0, 0] 8 x [64], @tail[0, 0] 2 x [2048]]
           task.release @qkv_free
           task.for "piece" in @full_pieces {
             task.wait @w_full {result = "const int slot"}
@@ -625,8 +625,8 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
       }
       task.role consumer {
         task.poll "poll_own_row<logits_words, logits_rows>" [] waits @logits_words reads [@logits[0, 0] 2 x [16]] writes [@logits_rows[0, 0] 2 x [16]]
-        task.compute "select_experts<top_k>" [] reads [@logits_rows[0, 0] 2 x [16]] writes [@routing[0, 0] 1 x [44]]
-        task.compute "group_experts<top_k>" [] reads [@routing[0, 0] 1 x [44]] writes [@routing[0, 0] 1 x [44]]
+        task.compute "select_experts<top_k>" [] reads [@logits_rows[0, 0] 2 x [16]] writes [@routing[0, 26] 1 x [18]]
+        task.compute "group_experts<top_k>" [] reads [@routing[0, 26] 1 x [18]] writes [@routing[0, 0] 1 x [26]]
         task.signal @routed
       }
     }
@@ -723,7 +723,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
             task.wait @p_full {result = "const int place"}
             task.compute "sum_chunks<part>" ["place"] reads [@part[0, 0] 128 x [8]] writes [] {result = "const Fragment sum"}
             task.release @p_free
-            task.compute "epilogue_down<expert_down, down_rows>" ["mtile", "sum", "expert.pairs", "expert.count"] reads [@routing[0, 0] 1 x [44]] writes [@down_rows[0, 0] 8 x [64]]
+            task.compute "epilogue_down<expert_down, down_rows>" ["mtile", "sum", "expert.pairs", "expert.count"] reads [@routing[0, 0] 1 x [44], @down_rows[0, 0] 8 x [64]] writes [@down_rows[0, 0] 8 x [64]]
           }
         }
         task.compute "combine<expert_down, resid_words, o_proj_kept, down_rows, 4>" ["routing_table<top_k>(cta)->weight"] reads [@down_rows[0, 0] 8 x [64], @o_proj_kept[0, 0] 2 x [64], @routing[0, 0] 1 x [44]] writes [@resid[0, d0 * 64] 2 x [64]]

@@ -1,0 +1,281 @@
+#include "passes/verify/Calls.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+using namespace megalith;
+using namespace megalith::task;
+
+/// The names in a piece of C++.
+static SmallVector<StringRef> namesIn(StringRef text) {
+  SmallVector<StringRef> names;
+  auto isPart = [](char c) { return llvm::isAlnum(c) || c == '_'; };
+  while (!text.empty()) {
+    StringRef name = text.take_while(isPart);
+    if (!name.empty() && !llvm::isDigit(name.front()))
+      names.push_back(name);
+    text = text.drop_front(std::max<size_t>(1, name.size()));
+  }
+  return names;
+}
+
+/// What a declaration like "const int slot" declares.
+static StringRef declared(StringAttr declaration) {
+  return declaration ? declaration.getValue().rsplit(' ').second : StringRef();
+}
+
+/// The name that a step leaves for later ones, or "".
+static StringRef resultOf(Operation *op) {
+  if (auto local = dyn_cast<LocalOp>(op))
+    return local.getName();
+  return declared(op->getAttrOfType<StringAttr>("result"));
+}
+
+/// The steps before `op` that C++ sees there, nearest first; `use` says whether to go on.
+static void eachBefore(Operation *op, llvm::function_ref<bool(Operation *)> use) {
+  for (; !isa<RoleOp>(op); op = op->getParentOp())
+    for (Operation *before = op->getPrevNode(); before; before = before->getPrevNode())
+      if (!use(before))
+        return;
+}
+
+llvm::SmallVector<EdgeOp, 2> verify::slotNumbersOf(Operation *call) {
+  SmallVector<EdgeOp, 2> edges;
+  auto args = call->getAttrOfType<ArrayAttr>("args");
+  if (!args || args.empty())
+    return edges;
+  llvm::StringSet<> wanted;
+  for (auto arg : args.getAsRange<StringAttr>())
+    for (StringRef name : namesIn(arg))
+      wanted.insert(name);
+  KernelOp kernel = call->getParentOfType<KernelOp>();
+  eachBefore(call, [&](Operation *before) {
+    if (StringRef name = resultOf(before); name.empty() || !wanted.erase(name))
+      return true;
+    if (isa<WaitOp, AcquireOp>(before))
+      edges.push_back(kernel.lookup<EdgeOp>(before->getAttrOfType<FlatSymbolRefAttr>("edge")));
+    else if (auto local = dyn_cast<LocalOp>(before))
+      for (StringRef name : namesIn(local.getInit().value_or("")))
+        wanted.insert(name);
+    return !wanted.empty();
+  });
+  return edges;
+}
+
+//===----------------------------------------------------------------------===//
+// Calls of a role
+//===----------------------------------------------------------------------===//
+
+static bool isCall(Operation *op) {
+  return isa<ComputeOp, PollOp>(op);
+}
+
+/// "attention_tail" of "attention_tail<attention>".
+static StringRef functionOf(Operation *call) {
+  return call->getAttrOfType<StringAttr>("callee").getValue().split('<').first;
+}
+
+// Again with the same arguments on the same places: at best for nothing, at worst something is
+// added twice, normed twice or stored over what a reader has.
+static LogicalResult verifyOnce(Operation *call) {
+  for (Operation *before = call->getPrevNode(); before; before = before->getPrevNode())
+    if (before->getName() == call->getName() &&
+        before->getAttrDictionary() == call->getAttrDictionary()) {
+      auto error = call->emitOpError()
+                   << "is made twice in one turn, with the same arguments and places; expected "
+                      "once, as a call may add to what it finds";
+      error.attachNote(before->getLoc()) << "the first is here";
+      return error;
+    }
+  return success();
+}
+
+static bool mentions(Operation *op, StringRef name) {
+  auto isNamed = [&](StringRef text) { return llvm::is_contained(namesIn(text), name); };
+  bool isFound = false;
+  for (NamedAttribute attr : op->getAttrs()) {
+    if (attr.getName() == "result" || (isa<LocalOp>(op) && attr.getName() == "name"))
+      continue;
+    attr.getValue().walk([&](StringAttr text) { isFound |= isNamed(text); });
+  }
+  return isFound;
+}
+
+// A value that no step takes up: whatever was to be done with it is missing.
+static LogicalResult verifyUsed(ComputeOp call) {
+  StringRef name = declared(call.getResultAttr());
+  if (name.empty())
+    return success();
+  for (Operation *after = call->getNextNode(); after; after = after->getNextNode()) {
+    bool isUsed = false;
+    after->walk([&](Operation *op) { isUsed |= mentions(op, name); });
+    if (isUsed)
+      return success();
+  }
+  return call.emitOpError() << "computes '" << name
+                            << "', which no later step names; expected the step that uses it";
+}
+
+// A variable that calls change: one call gives it what another takes.
+static LogicalResult verifyVariable(LocalOp local) {
+  if (local.getType().starts_with("const "))
+    return success();
+  int64_t calls = 0;
+  for (Operation *after = local->getNextNode(); after; after = after->getNextNode())
+    after->walk([&](Operation *op) { calls += isCall(op) && mentions(op, local.getName()); });
+  if (calls >= 2)
+    return success();
+  return local.emitOpError() << "expected a call that fills '" << local.getName()
+                             << "' and one that uses it, but got " << calls << " that names it";
+}
+
+namespace {
+/// Device functions that work on one state, each on what the one before left there. `isMany`: as
+/// often as there are pieces.
+struct Link {
+  StringRef function;
+  bool isMany = false;
+};
+} // namespace
+
+// What is added up in registers shows in no place in memory: a tile's scores
+// (codegen/device/attention.cuh, partials.cuh), the best of an SM's logits (epilogue.cuh). And two
+// that work in place, one after the other, on what experts gave.
+static const Link kAttention[] = {{"attention_prepare"},     {"attention_begin"},
+                                  {"attention_piece", true}, {"attention_tail"},
+                                  {"attention_finish"},      {"publish_partials"}};
+static const Link kBest[] = {{"epilogue_head", true}, {"store_candidates"}};
+static const Link kOutputs[] = {{"epilogue_down", true}, {"publish_squares"}};
+
+/// That a turn which has one of the chain's calls has all, in order.
+static LogicalResult verifyChain(Block &turn, ArrayRef<Link> chain) {
+  SmallVector<std::pair<size_t, Operation *>> found;
+  auto add = [&](Operation *op, bool isInLoop) {
+    if (isCall(op))
+      for (auto [index, link] : llvm::enumerate(chain))
+        if (functionOf(op) == link.function && link.isMany == isInLoop)
+          found.push_back({index, op});
+  };
+  for (Operation &op : turn)
+    if (isa<ForOp>(op))
+      op.walk([&](Operation *inner) { add(inner, /*isInLoop=*/true); });
+    else
+      add(&op, /*isInLoop=*/false);
+  // One alone is a test's.
+  if (found.size() < 2)
+    return success();
+  for (size_t i = 0; i < std::max(found.size(), chain.size()); ++i)
+    if (i >= found.size() || i >= chain.size() || found[i].first != i)
+      return found[std::min(i, found.size() - 1)].second->emitOpError()
+             << "expected " << (i < chain.size() ? chain[i].function : "nothing more")
+             << " as call " << i + 1 << " of " << chain.size() << " on one state, but got "
+             << (i < found.size() ? functionOf(found[i].second) : "no more")
+             << "; each works on what the one before left";
+  return success();
+}
+
+// Rows behind a partition table are all written because each SM goes through its share of the
+// table, however long that is: through a loop that a symbol of the SM bounds, by its index.
+static LogicalResult verifyShares(Operation *call) {
+  auto writes = call->getAttrOfType<ArrayAttr>("writes");
+  KernelOp kernel = call->getParentOfType<KernelOp>();
+  for (auto access : writes.getAsRange<AccessAttr>()) {
+    if (!access.getTable() ||
+        kernel.lookup<TableOp>(access.getTable()).getAxiom() != Axiom::Partition)
+      continue;
+    SmallVector<ForOp> loops; // by dimension, from 1
+    for (auto loop = call->getParentOfType<ForOp>(); loop; loop = loop->getParentOfType<ForOp>())
+      loops.insert(loops.begin(), loop);
+    AffineExpr argument = access.getAt().getValue().getResult(0);
+    for (auto [index, loop] : llvm::enumerate(loops)) {
+      if (!argument.isFunctionOfDim(index + 1))
+        continue;
+      FlatSymbolRefAttr symbol = loop.getTrips().getSymbol();
+      if (!symbol || !kernel.lookup<SymbolOp>(symbol).getPerSm())
+        return call->emitOpError() << "writes rows that " << access.getTable()
+                                   << " shares out, but goes through a share "
+                                   << "of fixed length; expected the loop over '" << loop.getIndex()
+                                   << "' to take a task.symbol per_sm";
+    }
+  }
+  return success();
+}
+
+static LogicalResult verifyTurn(Block &turn) {
+  for (ArrayRef<Link> chain : {ArrayRef<Link>(kAttention), {kBest}, {kOutputs}})
+    if (failed(verifyChain(turn, chain)))
+      return failure();
+  for (Operation &op : turn) {
+    if (auto local = dyn_cast<LocalOp>(op); local && failed(verifyVariable(local)))
+      return failure();
+    if (auto loop = dyn_cast<ForOp>(op)) {
+      if (failed(verifyTurn(loop.getBody().front())))
+        return failure();
+      continue;
+    }
+    if (!isCall(&op))
+      continue;
+    if (failed(verifyOnce(&op)) || failed(verifyShares(&op)))
+      return failure();
+    if (auto call = dyn_cast<ComputeOp>(op); call && failed(verifyUsed(call)))
+      return failure();
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// What stages say
+//===----------------------------------------------------------------------===//
+
+// Buffers in global memory that nobody else looks at here, pages above all: what a stage says that
+// it leaves there one of its roles must write, what it says it needs one of the kernel must read.
+static LogicalResult verifyFootprint(StageOp stage, const llvm::StringSet<> &read) {
+  for (auto access : stage.getReads().getAsRange<AccessAttr>())
+    if (!read.contains(access.getBuffer().getValue()))
+      return stage.emitOpError() << "expected a step that reads " << access.getBuffer()
+                                 << ", as the stage says it does, but the kernel has none";
+
+  for (auto access : stage.getWrites().getAsRange<AccessAttr>()) {
+    bool isWritten = false;
+    stage.walk([&](Operation *op) {
+      if (isCall(op))
+        for (auto own : op->getAttrOfType<ArrayAttr>("writes").getAsRange<AccessAttr>())
+          isWritten |= own.getBuffer() == access.getBuffer();
+    });
+    if (!isWritten)
+      return stage.emitOpError() << "expected a call that writes " << access.getBuffer()
+                                 << ", as the stage says it does, but none of its roles has one";
+  }
+  return success();
+}
+
+LogicalResult verify::verifyCalls(KernelOp kernel) {
+  llvm::StringSet<> read, written;
+  kernel.walk([&](RoleOp role) {
+    role.walk([&](Operation *op) {
+      if (isCall(op))
+        for (auto access : op->getAttrOfType<ArrayAttr>("reads").getAsRange<AccessAttr>())
+          read.insert(access.getBuffer().getValue());
+      if (isCall(op))
+        for (auto access : op->getAttrOfType<ArrayAttr>("writes").getAsRange<AccessAttr>())
+          written.insert(access.getBuffer().getValue());
+      else if (auto copy = dyn_cast<CopyOp>(op))
+        read.insert(copy.getSource().getBuffer().getValue());
+    });
+  });
+  // What one role fills for another is for it to read; not on every SM, some have no share of it.
+  for (auto buffer : kernel.getOps<BufferOp>())
+    if (buffer.getGuard() && written.contains(buffer.getSymName()) &&
+        !read.contains(buffer.getSymName()))
+      return buffer.emitOpError() << "is filled for @" << *buffer.getGuard()
+                                  << ", but no step reads it; expected one that does";
+  for (auto stage : kernel.getOps<StageOp>()) {
+    if (failed(verifyFootprint(stage, read)))
+      return failure();
+    for (auto role : stage.getOps<RoleOp>())
+      if (failed(verifyTurn(role.getBody().front())))
+        return failure();
+  }
+  return success();
+}

@@ -1,0 +1,20 @@
+// What the calls of a role say to each other by name: which numbers they get of which slots, and
+// that each is made once a turn, in order, for somebody.
+#pragma once
+
+#include "ir/task/Task.h"
+
+#include "llvm/ADT/SmallVector.h"
+
+namespace megalith::verify {
+
+/// The edges whose slot numbers a call is given: those of the waits and acquires whose results it
+/// names, itself or through variables. A number is the use that its role waited for last, modulo
+/// the edge's slots.
+llvm::SmallVector<task::EdgeOp, 2> slotNumbersOf(mlir::Operation *call);
+
+/// That no role makes a call twice in a turn, nor for nothing, nor out of the order that the device
+/// functions ask for; and that each stage writes what it says it writes.
+mlir::LogicalResult verifyCalls(task::KernelOp kernel);
+
+} // namespace megalith::verify
