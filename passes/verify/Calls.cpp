@@ -28,7 +28,7 @@ static StringRef declared(StringAttr declaration) {
 /// The name that a step leaves for later ones, or "".
 static StringRef resultOf(Operation *op) {
   if (auto local = dyn_cast<LocalOp>(op))
-    return local.getName();
+    return namesIn(local.getName()).front(); // "sums" of "sums[4]"
   return declared(op->getAttrOfType<StringAttr>("result"));
 }
 
@@ -121,12 +121,13 @@ static LogicalResult verifyUsed(ComputeOp call) {
 static LogicalResult verifyVariable(LocalOp local) {
   if (local.getType().starts_with("const "))
     return success();
+  const StringRef name = resultOf(local);
   int64_t calls = 0;
   for (Operation *after = local->getNextNode(); after; after = after->getNextNode())
-    after->walk([&](Operation *op) { calls += isCall(op) && mentions(op, local.getName()); });
+    after->walk([&](Operation *op) { calls += isCall(op) && mentions(op, name); });
   if (calls >= 2)
     return success();
-  return local.emitOpError() << "expected a call that fills '" << local.getName()
+  return local.emitOpError() << "expected a call that fills '" << name
                              << "' and one that uses it, but got " << calls << " that names it";
 }
 

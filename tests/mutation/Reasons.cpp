@@ -93,8 +93,10 @@ static bool haveInCommon(Operation *a, Operation *b) {
   bool isShared = false;
   a->getParentOfType<RoleOp>().walk([&](LocalOp local) {
     auto names = [&](Operation *op) {
-      return llvm::any_of(op->getAttrOfType<ArrayAttr>("args").getAsRange<StringAttr>(),
-                          [&](StringAttr arg) { return arg.getValue() == local.getName(); });
+      return llvm::any_of(
+          op->getAttrOfType<ArrayAttr>("args").getAsRange<StringAttr>(), [&](StringAttr arg) {
+            return arg.getValue().split('[').first == local.getName().split('[').first;
+          });
     };
     isShared |= !local.getType().starts_with("const ") && names(a) && names(b);
   });
