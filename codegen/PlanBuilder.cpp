@@ -212,7 +212,8 @@ private:
     for (auto loop = poll->getParentOfType<ForOp>(); loop; loop = loop->getParentOfType<ForOp>())
       hop.pieces |= loop.getTrips().getSymbol() && !loop.getIterate();
     auto own = stage->getParentOfType<KernelOp>();
-    hop.from = hop.previous ? "" : writerOf(own, hop.edge);
+    // Launches of one kernel mostly follow each other.
+    hop.from = writerOf(own, hop.edge);
     for (KernelOp kernel : kernels)
       if (hop.from.empty())
         hop.from = writerOf(kernel, hop.edge);

@@ -145,9 +145,22 @@ static void readExchanges(Reader &read, Costs &costs) {
     const double six = read(formatv("sweep.rows2.window{0}", window));
     costs.look.add(inFlightAt(window), three);
     costs.lookMore.add(inFlightAt(window), std::max(six - three, 0.0) / 3);
-    // Measured alone; as much dearer beside a stream as other looks.
-    costs.epochMore.add(inFlightAt(window), 1000 * (read("merge.32x11") - read("merge.32x6")) / 5 *
-                                                three / read("sweep.rows1.window0"));
+    const double four = read(formatv("sweep.epochs4.window{0}", window));
+    const double twelve = read(formatv("sweep.epochs12.window{0}", window));
+    costs.epochs.add(inFlightAt(window), four);
+    costs.epochMore.add(inFlightAt(window), std::max(twelve - four, 0.0) / 8);
+  }
+}
+
+/// Only machines with two GPUs measure it.
+static void readLinks(const costs::CostTable &table, Costs &costs) {
+  for (int64_t kilobytes : {4, 16, 64}) {
+    auto far = table.value(formatv("nvlink.hop.{0}k", kilobytes).str());
+    auto near = table.value(formatv("nvlink.local.{0}k", kilobytes).str());
+    if (far && near)
+      costs.hop.add(double(1024 * kilobytes), std::max(*far - *near, 0.0));
+    llvm::consumeError(far.takeError());
+    llvm::consumeError(near.takeError());
   }
 }
 
@@ -165,6 +178,7 @@ Expected<Costs> Costs::of(const costs::CostTable &table) {
   readUnits(read, costs);
   readParts(read, table, costs);
   readExchanges(read, costs);
+  readLinks(table, costs);
   readLaunches(read, costs);
   if (Error missing = read.take())
     return missing;
@@ -220,8 +234,11 @@ double Costs::arrivalOf(int64_t rows, int64_t bytes, double inFlight) const {
 
 double Costs::sweepOf(int64_t bytes, int64_t batch, double inFlight, bool epochs) const {
   const int64_t loads = llvm::divideCeil(bytes, 16 * 32); // of a lane
-  const double look_ = look.at(inFlight), more = (epochs ? epochMore : lookMore).at(inFlight);
-  auto batchOf = [&](int64_t count) { return std::max(look_ + more * double(count - 3), 0.0); };
+  const double look_ = (epochs ? this->epochs : look).at(inFlight);
+  const double more = (epochs ? epochMore : lookMore).at(inFlight);
+  auto batchOf = [&](int64_t count) {
+    return std::max(look_ + more * double(count - (epochs ? 4 : 3)), 0.0);
+  };
   return double(loads / batch) * batchOf(batch) + (loads % batch ? batchOf(loads % batch) : 0);
 }
 

@@ -24,6 +24,7 @@ public:
   explicit Curve(double y) : points{{0, y}} {}
   void add(double x, double y) { points.push_back({x, y}); }
   double at(double x, bool holds = false) const;
+  bool isEmpty() const { return points.empty(); }
 
 private:
   std::vector<std::pair<double, double>> points;
@@ -53,9 +54,11 @@ struct Costs {
   // Between SMs, by the same bytes.
   /// By rows, then (bytes of a row): from stored to polled and at hand.
   std::map<int64_t, std::map<int64_t, Curve>> arrival;
+  Curve hop;       ///< that words come later from another rank, by bytes; empty: not measured
   Curve look;      ///< a warp's loads of words that are there, three a lane
   Curve lookMore;  ///< each further one
-  Curve epochMore; ///< each further epoch word
+  Curve epochs;    ///< the same of epoch words, four a lane
+  Curve epochMore; ///< each further one
 
   // Launches.
   double setUp = 0;      ///< from a CTA's begin to its roles'

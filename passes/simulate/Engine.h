@@ -21,10 +21,13 @@
 namespace megalith::simulate {
 
 inline constexpr int kWarps = 11, kConsumers = 8;
+inline constexpr int kWarpsOf[verify::kRoles] = {1, 1, kConsumers, 1};
+inline constexpr int kConsumer = int(task::Role::Consumer), kEpilogue = int(task::Role::Epilogue);
 
 class Engine {
 public:
-  Engine(const Costs &costs, int64_t sms) : costs(costs), sms(sms), memory(costs, sms) {}
+  Engine(const Costs &costs, int64_t sms, std::optional<double> hopNs)
+      : costs(costs), sms(sms), hopNs(hopNs), memory(costs, sms) {}
   /// Programs and prices outlive it. In the order of their launches.
   void add(const verify::Program &program, const Prices &prices, Facts facts);
   /// Once. The error names what waits for ever.
@@ -42,8 +45,13 @@ private:
   };
   /// Words of one exchange that are polled together.
   struct Words {
-    int64_t missing = 0; ///< steps that have yet to publish some
-    double last = 0;     ///< when the last did
+    int64_t missing = 0;       ///< steps that have yet to publish some
+    double last = 0;           ///< when the last did
+    std::vector<double> times; ///< when each did
+
+    /// The share of them that came within `window` of the last: words that were there before are
+    /// read while the last are waited for.
+    double lateShare(double window) const;
     llvm::SmallVector<int64_t, 4> waiting;
   };
   struct Frame {
@@ -128,6 +136,7 @@ private:
   void countWords(Launch &launch);
   void countPublishing(Launch &launch, int role, int64_t sm);
   void setPolling(Warp &warp, bool polls);
+  double hopOf(task::ExchangeOp exchange, int64_t bytes) const;
   int64_t bytesOf(const Launch &launch, const Warp &warp, const verify::Instr &instr,
                   const verify::Access &access) const;
 
@@ -144,6 +153,7 @@ private:
 
   const Costs &costs;
   const int64_t sms;
+  const std::optional<double> hopNs; ///< in place of the costs'
   std::vector<Launch> launches;
   std::vector<Warp> warps;
   Memory memory;

@@ -14,6 +14,18 @@ static StringRef functionOf(StringRef callee) {
   return callee.take_until([](char c) { return c == '<'; });
 }
 
+/// The function whose parts stand for one that was not measured: of the same loop, or at least of
+/// the same reads and writes. Empty: it was measured itself, or nothing is like it.
+static StringRef likeOf(StringRef name) {
+  return llvm::StringSwitch<StringRef>(name)
+      .Case("wide_block", "gemv_block")      // as many bytes; FMAs in place of mma
+      .Case("store_wide_part", "store_part") // shuffles besides
+      .Case("merge_gated", "merge_splits")   // a norm and a gate besides
+      .Case("combine_normed", "combine")     // a scale a slot besides
+      .Case("publish_squares", "combine")    // eight terms a word, as many as slots
+      .Default("");
+}
+
 static int64_t configInt(StageOp stage, StringRef key, int64_t otherwise) {
   auto value = stage.getConfig().getAs<IntegerAttr>(key);
   return value ? value.getInt() : otherwise;
@@ -72,7 +84,11 @@ Prices::Prices(const verify::Program &program, const Costs &costs, Heat heat)
 
 Prices::Entry Prices::price(const verify::Instr &instr, StageOp stage, const Costs &costs,
                             Heat heat) {
-  const StringRef name = functionOf(cast<ComputeOp>(instr.op).getCallee());
+  StringRef name = functionOf(cast<ComputeOp>(instr.op).getCallee());
+  if (const StringRef like = likeOf(name); !like.empty()) {
+    estimatedNames.insert(name.str());
+    name = like;
+  }
   auto part = [&](StringRef which, double factor = 1, double extra = 0) {
     const Price price = partPrice(costs, which, rows, heat, factor, extra);
     return Entry{price, price};
@@ -167,6 +183,8 @@ Prices::Entry Prices::price(const verify::Instr &instr, StageOp stage, const Cos
           .Default("");
   if (!part_.empty())
     return part(part_);
+  if (name == "tell_armed") // one store a rank
+    return {{costs.signal, costs.signal}, {costs.signal, costs.signal}};
   // Loads whose result is waited for later, and a few stores.
   if (name != "load_gains" && name != "clear_words")
     unknownNames.insert(name.str());

@@ -33,6 +33,8 @@ public:
   bool isPiece(int role, uint32_t at) const { return prices[size_t(role)][at].piece; }
 
   const std::set<std::string> &unknown() const { return unknownNames; }
+  /// Device functions that the table has no part for, taken to cost what a like one does.
+  const std::set<std::string> &estimated() const { return estimatedNames; }
 
 private:
   struct Entry {
@@ -43,7 +45,7 @@ private:
 
   int64_t rows;
   std::array<std::vector<Entry>, verify::kRoles> prices;
-  std::set<std::string> unknownNames;
+  std::set<std::string> unknownNames, estimatedNames;
 };
 
 } // namespace megalith::simulate

@@ -61,7 +61,14 @@ llvm::Expected<Timeline> simulate(llvm::ArrayRef<KernelOp> launches, const Costs
   };
   std::map<mlir::Operation *, std::unique_ptr<Compiled>> compiled;
   KernelOp first = launches.front();
-  Engine engine(costs, int64_t(first.getSms()));
+  if (first.getRanks() > 1 && !shape.hopNs && costs.hop.isEmpty())
+    return llvm::createStringError(
+        llvm::formatv(
+            "kernel @{0} is of {1} ranks, but the costs lack what a hop between GPUs takes "
+            "(nvlink.hop.*); calibrate where there are two, or give --hop-ns",
+            first.getSymName(), first.getRanks())
+            .str());
+  Engine engine(costs, int64_t(first.getSms()), shape.hopNs);
   for (auto [number, kernel] : llvm::enumerate(launches)) {
     std::unique_ptr<Compiled> &one = compiled[kernel];
     if (!one)

@@ -42,7 +42,8 @@ struct LaunchTimes {
 
 struct Timeline {
   std::vector<LaunchTimes> launches;
-  std::set<std::string> unknown; ///< device functions without a cost, taken to take no time
+  std::set<std::string> unknown;   ///< device functions without a cost, taken to take no time
+  std::set<std::string> estimated; ///< those taken to cost what a like one does
   int64_t events = 0;
 };
 

@@ -85,6 +85,8 @@ struct SimulateTask : megalith::impl::SimulateTaskBase<SimulateTask> {
     if (!timeline)
       return timeline.takeError();
     tell(kernel, timeline->launches.back());
+    for (const std::string &name : timeline->estimated)
+      kernel.emitRemark() << "no cost is known for " << name << ": that of a like function taken";
     for (const std::string &name : timeline->unknown)
       kernel.emitRemark() << "no cost is known for " << name << ": taken to take no time";
     return llvm::Error::success();

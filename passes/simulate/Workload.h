@@ -18,10 +18,13 @@
 namespace megalith::simulate {
 
 /// What a step decodes: a sequence of one row for each entry, with that many positions in its
-/// pages. Rows choose experts by `seed`, each distinct ones, others in every layer.
+/// pages. Rows choose experts by `seed`, each distinct ones, others in every layer. Of several
+/// ranks one is played, whose peers do the same at the same times.
 struct StepShape {
   std::vector<int64_t> contexts;
   uint64_t seed = 1;
+  /// How much later words come from another rank, ns; what the costs say by default.
+  std::optional<double> hopNs = std::nullopt;
 };
 
 /// An attention tile of an SM.

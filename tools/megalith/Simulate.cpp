@@ -14,6 +14,7 @@
 #include "tools/trace/Path.h"
 
 #include "llvm/ADT/SmallString.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Path.h"
 
 #include <chrono>
@@ -128,17 +129,17 @@ struct Prediction {
   double seconds = 0; ///< that it took
 };
 
-/// `contexts`: a number for each row.
+/// `layers`: of the plan's middle; 0 plays a whole step.
 static Expected<Prediction> predict(const SimulatedPlan &simulated, const costs::CostTable &table,
-                                    const std::vector<int64_t> &contexts, uint64_t seed,
-                                    int64_t layers) {
+                                    const simulate::StepShape &shape, int64_t layers) {
   const runtime::Plan &plan = simulated.plan;
   Expected<simulate::Costs> costs = simulate::Costs::of(table);
   if (!costs)
     return with(Exit::Input, costs.takeError());
 
   // One layer more, which finds nothing of a layer before it.
-  const auto [first, count] = middleLaunches(plan, layers + 1);
+  const auto [first, count] = layers ? middleLaunches(plan, layers + 1)
+                                     : std::pair(int64_t{0}, int64_t(plan.launches.size()));
   SmallVector<task::KernelOp> launches;
   int64_t code = 0;
   for (int64_t i = first; i < first + count; ++i) {
@@ -149,7 +150,7 @@ static Expected<Prediction> predict(const SimulatedPlan &simulated, const costs:
   }
   const simulate::Heat heat = code > kCodeCache ? simulate::Heat::Far : simulate::Heat::Near;
   const auto begin = std::chrono::steady_clock::now();
-  auto timeline = simulate::simulate(launches, *costs, {contexts, seed}, heat);
+  auto timeline = simulate::simulate(launches, *costs, shape, heat);
   if (!timeline)
     return with(Exit::Input, timeline.takeError());
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
@@ -159,7 +160,8 @@ static Expected<Prediction> predict(const SimulatedPlan &simulated, const costs:
   out.timeline = std::move(*timeline);
   out.seconds = took.count();
 
-  const auto skipped = size_t(std::min<int64_t>(count - 1, count / (layers + 1)));
+  const auto skipped =
+      layers ? size_t(std::min<int64_t>(count - 1, count / (layers + 1))) : size_t{0};
   out.trace = traceOf(out.timeline, first, skipped);
   out.summary = trace::summarise(plan, out.trace);
   return out;
@@ -177,7 +179,7 @@ Expected<std::string> predictedTimeline(StringRef folder, int64_t context,
   if (!table)
     return table.takeError();
   const std::vector<int64_t> contexts(size_t(plan.rows), context);
-  Expected<Prediction> predicted = predict(simulated, *table, contexts, /*seed=*/1, /*layers=*/4);
+  Expected<Prediction> predicted = predict(simulated, *table, {contexts}, /*layers=*/4);
   if (!predicted)
     return predicted.takeError();
   return trace::toJson(plan, predicted->trace, predicted->summary, trace::Source::Predicted);
@@ -222,10 +224,20 @@ static Error runSimulate(const Arguments &arguments) {
   Expected<int64_t> layers = arguments.integer("layers", 1, 32, 4);
   if (!layers)
     return layers.takeError();
+  const bool isStep = arguments.has("step");
+  if (isStep && arguments.has("layers"))
+    return failure(Exit::CommandLine, "--step: a whole step has all layers; leave --layers out");
+  simulate::StepShape shape{*contexts, uint64_t(*seed)};
+  if (arguments.has("hop-ns")) {
+    Expected<int64_t> hop = arguments.integer("hop-ns", 0, 1'000'000'000, 0);
+    if (!hop)
+      return hop.takeError();
+    shape.hopNs = double(*hop);
+  }
   Expected<costs::CostTable> table = costTable(arguments, plan.target);
   if (!table)
     return table.takeError();
-  Expected<Prediction> predicted = predict(simulated, *table, *contexts, uint64_t(*seed), *layers);
+  Expected<Prediction> predicted = predict(simulated, *table, shape, isStep ? 0 : *layers);
   if (!predicted)
     return predicted.takeError();
   const runtime::Trace &trace = predicted->trace;
@@ -234,15 +246,19 @@ static Error runSimulate(const Arguments &arguments) {
       formatv("predicted: {0}, rows {1}, {2} positions, seed {3}, by the costs of {4}\n",
               plan.model, plan.rows, contexts->front(), *seed, table->device)
           .str();
+  if (isStep)
+    text += formatv("a whole step, {0} launches: {1:F1} us\n", predicted->launches,
+                    predicted->timeline.launches.back().end / 1000)
+                .str();
   text += trace::table(trace, summary);
   if (const auto path = trace::criticalPath(plan, trace))
     text += "\n" + trace::table(*path);
-  if (!predicted->timeline.unknown.empty()) {
-    text += "\nno cost is known for, so taken to take no time:";
-    for (const std::string &name : predicted->timeline.unknown)
-      text += " " + name;
-    text += "\n";
-  }
+  auto list = [&](const char *what, const std::set<std::string> &names) {
+    if (!names.empty())
+      text += what + join(names, " ") + "\n";
+  };
+  list("\nestimated, by the cost of like functions: ", predicted->timeline.estimated);
+  list("\nno cost is known for, so taken to take no time: ", predicted->timeline.unknown);
   if (arguments.has("against")) {
     Expected<std::string> compared = compare(arguments.text("against"), plan, summary);
     if (!compared)
@@ -266,6 +282,8 @@ static constexpr Option kOptions[] = {
     {"context", "<n>", "positions in the pages, one for all rows or by commas each row's (8192)"},
     {"seed", "<n>", "of the experts that rows choose (1)"},
     {"layers", "<n>", "layers in a row, after one that only fills the pipeline (4)"},
+    {"step", "", "a whole step in place of some layers"},
+    {"hop-ns", "<n>", "how much later words come from another rank (the table's nvlink costs)"},
     {"costs", "<file>", "a table by megalith calibrate (the one of the plan's target)"},
     {"against", "<file>", "a timeline of bench --trace: show it beside the prediction"},
     {"json", "<file>", "the timeline, as docs/trace-json.md says"},

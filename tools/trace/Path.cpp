@@ -105,9 +105,12 @@ private:
   }
 
   /// The part of `stage` by its worker that was done last, on whichever SM; of `sm` only if it is
-  /// not negative.
+  /// not negative. Nothing if nobody did it, or the launch's kernel has no such stage.
   std::optional<Place> lastOf(const LaunchTrace &launch, int64_t stage, int64_t sm = -1) const {
-    const TraceStage &about = kernelOf(launch).trace->stages[size_t(stage)];
+    const auto &stages = kernelOf(launch).trace->stages;
+    if (stage >= int64_t(stages.size()))
+      return std::nullopt;
+    const TraceStage &about = stages[size_t(stage)];
     std::optional<Place> best;
     for (const WarpTrace &warp : launch.warps)
       if (roleOfWarp(warp.warp) == workerOf(about) && (sm < 0 || warp.sm == sm))

@@ -1,0 +1,207 @@
+//===- Words.cpp - What SMs store and others poll -------------------------===//
+
+#include "passes/simulate/Engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+using namespace mlir;
+using namespace megalith::task;
+using megalith::verify::Access;
+using megalith::verify::Instr;
+
+namespace megalith::simulate {
+
+/// Which words of an exchange: 0 all of them, else those of one table entry.
+int64_t Engine::keyOf(const Launch &launch, const Warp &warp, const Instr &,
+                      const Access &access) const {
+  if (access.table < 0)
+    return 0;
+  const int64_t argument = access.argument->eval(warp.dims.data());
+  if (access.axiom == Axiom::Uniform)
+    return 1 + argument;
+  const Facts &facts = launch.facts;
+  if (access.isWrite) { // an attention tile's
+    const std::vector<Tile> &own = facts.tiles[size_t(warp.sm)];
+    const Tile &tile = own[size_t(argument)];
+    return 1 + tile.sequence * facts.kvHeads + tile.kvHead;
+  }
+  const int64_t head = (warp.sm + argument * sms) / facts.mergeParts;
+  const int64_t row = head / facts.qHeads;
+  return 1 + row * facts.kvHeads + head % facts.qHeads / (facts.qHeads / facts.kvHeads);
+}
+
+/// What each exchange's polls wait for.
+void Engine::countWords(Launch &launch) {
+  for (int role = 0; role < verify::kRoles; ++role)
+    for (int64_t sm = 0; sm < sms; ++sm)
+      countPublishing(launch, role, sm);
+}
+
+void Engine::countPublishing(Launch &launch, int role, int64_t sm) {
+  const std::vector<Instr> &code = launch.program->code[role];
+  Warp warp{.sm = sm, .role = role};
+  warp.dims.assign(launch.program->maxDepth + 1, 0);
+  warp.dims[0] = sm;
+  for (uint32_t at = 0; at < code.size();) {
+    const Instr &instr = code[at];
+    if (instr.kind == Instr::Stage && sm >= instr.sms) {
+      at = instr.end;
+      continue;
+    }
+    if (instr.kind == Instr::LoopBegin) {
+      const verify::Loop &loop = launch.program->loops[size_t(instr.loop)];
+      const int64_t trips = tripsOf(launch, loop, sm, warp.dims);
+      if (trips <= 0) {
+        at = instr.end;
+        continue;
+      }
+      warp.frames.push_back({instr.loop, trips, 0});
+      warp.dims[loop.dim] = 0;
+    } else if (instr.kind == Instr::LoopEnd) {
+      Frame &frame = warp.frames.back();
+      const unsigned dim = launch.program->loops[size_t(frame.loop)].dim;
+      if (++frame.index < frame.trips) {
+        warp.dims[dim] = frame.index;
+        at = instr.end + 1;
+        continue;
+      }
+      warp.dims[dim] = 0;
+      warp.frames.pop_back();
+    } else if (instr.publishes) {
+      for (const Access &access : launch.program->accessesOf(instr))
+        if (access.isWrite && !access.isShared)
+          launch.words[{access.decl, keyOf(launch, warp, instr, access)}].missing += kWarpsOf[role];
+    }
+    ++at;
+  }
+}
+
+void Engine::publish(Launch &launch, Warp &warp, const Instr &instr) {
+  for (const Access &access : launch.program->accessesOf(instr)) {
+    if (!access.isWrite || access.isShared ||
+        launch.program->globals[size_t(access.decl)].kind != verify::Global::Exchange)
+      continue;
+    Words &words = launch.words[{access.decl, keyOf(launch, warp, instr, access)}];
+    words.last = std::max(words.last, now);
+    words.times.push_back(now);
+    if (--words.missing == 0) {
+      for (int64_t other : words.waiting)
+        resume(other, now);
+      words.waiting.clear();
+    }
+  }
+}
+
+double Engine::Words::lateShare(double window) const {
+  if (times.empty())
+    return 1;
+  const auto late = llvm::count_if(times, [&](double time) { return time >= last - window; });
+  return double(late) / double(times.size());
+}
+
+/// How much later `bytes` of an exchange's words are all there because some are other ranks'.
+double Engine::hopOf(ExchangeOp exchange, int64_t bytes) const {
+  if (!exchange || !exchange.getPeers())
+    return 0;
+  return hopNs.value_or(costs.hop.at(double(bytes), /*holds=*/true));
+}
+
+void Engine::setPolling(Warp &warp, bool polls) {
+  if (warp.polls == polls)
+    return;
+  warp.polls = polls;
+  polling += polls ? 1 : -1;
+  memory.setPolling(now, double(polling) / double(kConsumers * sms));
+}
+
+Engine::Outcome Engine::poll(int64_t id, const Instr &instr) {
+  if (!isNow(id))
+    return Outcome::Blocked;
+  Warp &warp = warps[size_t(id)];
+  Launch &launch = launches[size_t(warp.launch)];
+  if (warp.phase == 2) { // the words are here
+    setPolling(warp, false);
+    return Outcome::Next;
+  }
+  const Access *read = nullptr, *write = nullptr;
+  for (const Access &access : launch.program->accessesOf(instr))
+    (access.isWrite ? write : read) = &access;
+  const bool isConsumer = warp.role == kConsumer;
+  const verify::Rect rect = read->at(warp.dims.data());
+  auto exchange = dyn_cast<ExchangeOp>(launch.program->globals[size_t(read->decl)].op);
+  const int64_t width =
+      exchange ? rect.cols * (exchange.getElement().getIntOrFloatBitWidth() / 8) : rect.cols;
+  const int64_t key = keyOf(launch, warp, instr, *read);
+  // A row a warp, and nothing for the rest: poll_own_row.
+  const bool byRow = isConsumer && cast<PollOp>(instr.op).getCallee().starts_with("poll_own_row");
+  if (byRow && warp.number >= rect.rows)
+    return Outcome::Next;
+  // Words of this launch, of the one before, or of one that is over.
+  Launch *source = &launch;
+  if (!read->isCurrent())
+    source = warp.launch > 0 ? &launches[size_t(warp.launch) - 1] : nullptr;
+  if (!exchange || !exchange.isSelfValidating())
+    source = nullptr;
+  double last = -std::numeric_limits<double>::infinity();
+  const Words *words = nullptr;
+  if (source) {
+    // Exchanges have one name in all kernels, but each its own number for them.
+    int64_t decl = read->decl;
+    if (source->program != launch.program)
+      for (auto [i, global] : llvm::enumerate(source->program->globals))
+        if (verify::Program::nameOf(global.op) == exchange.getSymName())
+          decl = int64_t(i);
+    auto found = source->words.find({decl, key});
+    if (found != source->words.end()) {
+      if (found->second.missing > 0) {
+        setPolling(warp, true);
+        if (warp.phase == 0 && warp.inStage)
+          warp.phase = 1;
+        found->second.waiting.push_back(id);
+        return Outcome::Blocked;
+      }
+      words = &found->second;
+      last = words->last + hopOf(exchange, rect.rows * width);
+    }
+  }
+  setPolling(warp, true);
+  const double load = memory.inFlight(), before = warp.time;
+  if (isConsumer) {
+    const int64_t rows = byRow ? 1 : rect.rows;
+    const int64_t mine = byRow ? width : rows * width / kConsumers;
+    // Rows whose words came early were read before the last came.
+    const double sweep = costs.sweepOf(mine, 8, load);
+    const auto late = int64_t(std::ceil(double(rows) * (words ? words->lateShare(sweep) : 1)));
+    warp.time = std::max(warp.time + sweep, last + costs.arrivalOf(late, width, load));
+    if (warp.inStage) {
+      warp.times.stages.back().ready = warp.time;
+      warp.times.stages.back().waited += warp.time - before;
+    }
+  } else {
+    int64_t bytes = rect.rows * width, batch = 8;
+    if (key > 0 && read->axiom == Axiom::Uniform) {
+      bytes = width * launch.facts.entries[size_t(key) - 1].pairs;
+      batch = std::min<int64_t>(llvm::divideCeil(2 * width, 512), 8); // two rows
+    } else if (key > 0) { // a merge tile's records of all splits
+      batch = 12;
+      const auto row = size_t((key - 1) / launch.facts.kvHeads);
+      bytes = row < launch.facts.splits.size()
+                  ? launch.facts.splits[row] *
+                        llvm::divideCeil(launch.facts.headDim / launch.facts.mergeParts + 2, 3) * 16
+                  : 0;
+    } else if (write && write->isShared) {
+      const verify::Rect target = write->at(warp.dims.data());
+      bytes = std::min(bytes, target.cols * 2 * (tileOf(launch, warp) ? 1 : target.rows));
+    }
+    // A hop's way has a look of one load a lane in it; what more there is comes behind.
+    const double sweep = costs.sweepOf(bytes, batch, load, /*epochs=*/batch > 8);
+    warp.time = std::max(warp.time + sweep, last + costs.arrivalOf(1, 4096, load) +
+                                                std::max(sweep - costs.look.at(load), 0.0));
+  }
+  warp.phase = 2;
+  return isNow(id) ? (setPolling(warp, false), Outcome::Next) : Outcome::Blocked;
+}
+
+} // namespace megalith::simulate

@@ -1,0 +1,94 @@
+//===- Work.cpp - Copies and products -------------------------------------===//
+
+#include "passes/simulate/Engine.h"
+
+#include <algorithm>
+
+using namespace mlir;
+using namespace megalith::task;
+using megalith::verify::Access;
+using megalith::verify::Instr;
+
+namespace megalith::simulate {
+
+const Tile *Engine::tileOf(const Launch &launch, const Warp &warp) const {
+  if (launch.facts.tiles.empty() || warp.frames.empty())
+    return nullptr;
+  const std::vector<Tile> &own = launch.facts.tiles[size_t(warp.sm)];
+  const auto index = size_t(warp.dims[1]);
+  return index < own.size() ? &own[index] : nullptr;
+}
+
+/// Bytes of what a copy reads: a piece of weights, or of a tile's keys and values.
+int64_t Engine::bytesOf(const Launch &launch, const Warp &warp, const Instr &instr,
+                        const Access &access) const {
+  const verify::Global &global = launch.program->globals[size_t(access.decl)];
+  verify::Rect rect = access.at(warp.dims.data());
+  if (auto weights = dyn_cast<WeightsOp>(global.op)) {
+    if (!access.slices.empty()) {
+      const verify::Rect slice =
+          launch.program->accesses[size_t(access.slices.front())].at(warp.dims.data());
+      rect.rows = std::min(rect.row + rect.rows, slice.row + slice.rows) - rect.row;
+    }
+    const int64_t chunk = llvm::divideCeil(llvm::divideCeil(int64_t(weights.getK()), 8), 16);
+    const int64_t stripBytes = 512 * chunk / weights.blocks();
+    return std::max<int64_t>(rect.rows, 0) * rect.cols * stripBytes;
+  }
+  if (const Tile *tile = tileOf(launch, warp); tile && instr.kind == Instr::Copy) {
+    const int64_t before = warp.dims[2] * launch.facts.pieceUnits;
+    return std::clamp<int64_t>(tile->fullUnits - before, 0, launch.facts.pieceUnits) * 64 *
+           launch.facts.headDim;
+  }
+  return rect.rows * rect.cols * 2;
+}
+
+Engine::Outcome Engine::copy(int64_t id, const Instr &instr) {
+  if (!isNow(id))
+    return Outcome::Blocked;
+  Warp &warp = warps[size_t(id)];
+  const Launch &launch = launches[size_t(warp.launch)];
+  const auto use = uint64_t(warp.uses[size_t(instr.edge)]++);
+  const int64_t bytes = bytesOf(launch, warp, instr, launch.program->accessesOf(instr).front());
+  memory.issue(now, warp.sm, std::max<int64_t>(bytes, 1),
+               uint64_t(warp.launch) << 56 | uint64_t(warp.sm) << 44 | uint64_t(instr.edge) << 32 |
+                   use);
+  warp.time += costs.issue;
+  return Outcome::Next;
+}
+
+Engine::Outcome Engine::compute(int64_t id, const Instr &instr) {
+  Warp &warp = warps[size_t(id)];
+  Launch &launch = launches[size_t(warp.launch)];
+  const Prices &prices = *launch.prices;
+  const Tile *tile = tileOf(launch, warp);
+  const Price &price =
+      tile && tile->isNew ? prices.fresh(warp.role, warp.at) : prices.of(warp.role, warp.at);
+  if (warp.phase == 0 && price.meets && warp.role == kConsumer)
+    return meet(id);
+  if (warp.phase < 2) {
+    if (instr.publishes && warp.role == kConsumer && warp.inStage)
+      warp.times.stages.back().last = warp.time;
+    bool takesPart = true;
+    if (prices.isByRow(warp.role, warp.at))
+      takesPart = warp.number < int64_t(KernelOp(launch.program->kernel).getRows());
+    if (prices.isPiece(warp.role, warp.at)) {
+      const int64_t group = launch.facts.qHeads / launch.facts.kvHeads;
+      const int64_t columns = std::min<int64_t>(llvm::divideCeil(group, 8), 8);
+      const int64_t chunks = 8 / columns, pair = warp.dims[2] * launch.facts.pieceUnits / 2;
+      takesPart = warp.number / columns == pair % chunks;
+    }
+    if (takesPart) {
+      warp.time += warp.seen[warp.at] ? price.warm : std::max(price.first, price.warm);
+      warp.seen[warp.at] = true;
+    }
+    warp.phase = 2;
+  }
+  if (!instr.publishes)
+    return Outcome::Next;
+  if (!isNow(id))
+    return Outcome::Blocked;
+  publish(launch, warp, instr);
+  return Outcome::Next;
+}
+
+} // namespace megalith::simulate
