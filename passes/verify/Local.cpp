@@ -58,6 +58,7 @@ void Local::reset(int64_t newSm) {
     launch.rearmedBy.assign(program.globals.size(), {-1, 0});
   }
   summary = {};
+  summary.sources.resize(program.accesses.size());
 }
 
 Summary Local::run(int64_t newSm, int64_t newBudget, const Clock *limits) {

@@ -29,11 +29,17 @@ struct Event {
   bool isPoll;    ///< or the wait for a launch: needs what other SMs do
 };
 
+/// Whose filling a step reads: the step that filled it anew.
+struct Source {
+  mlir::Operation *reader = nullptr, *writer = nullptr;
+};
+
 /// What a run leaves for the proof over all SMs. SMs with the same program share one: only
 /// dimension 0, the SM itself, differs.
 struct Summary {
   std::array<std::vector<Event>, kRoles> events;   ///< polls and publications, in program order
   std::array<std::vector<Event>, kRoles> unwaited; ///< stores before the role's launch_wait
+  std::vector<Source> sources; ///< by access of shared memory, of its first turn
   std::vector<int64_t> dims;
   int64_t steps = 0;
   bool isDone = false;
@@ -103,7 +109,8 @@ private:
   using Records = std::vector<Record>;
   struct Filling {
     int64_t use = -1;
-    RectSet written, read; ///< read: by others than those that work in place
+    RectSet written, read;             ///< read: by others than those that work in place
+    mlir::Operation *writer = nullptr; ///< the last that did not work in place
   };
   struct SharedState {
     std::vector<Records> slots;

@@ -143,6 +143,7 @@ void Local::checkUnread(const Instr &instr, const Shared &buffer, Filling &filli
                         const Rect &rect) {
   if (!isInPlace) { // anew, which orders decide
     filling.read.clear();
+    filling.writer = instr.op;
     return;
   }
   if (filling.read.overlaps(rect))
@@ -207,8 +208,13 @@ void Local::access(Thread &thread, const Instr &instr, const Access &access) {
     faults.at(instr.op, sm) << "reads @" << Program::nameOf(buffer.op) << ' ' << describe(rect)
                             << ", not all of which filling " << use
                             << " wrote; expected a write of it before";
-  if (!access.isWrite && !writes(instr, access.decl))
-    entryOf(state.fillings, use % (buffer.slots + 2)).read.include(rect);
+  if (!access.isWrite) {
+    Filling &filling = entryOf(state.fillings, use % (buffer.slots + 2));
+    if (!writes(instr, access.decl))
+      filling.read.include(rect);
+    if (Source &source = summary.sources[&access - program.accesses.data()]; !source.reader)
+      source = {instr.op, filling.writer};
+  }
   llvm::erase_if(records, [&](const Record &before) {
     const bool isKnown = knows(thread, before);
     const bool isReplaced = access.isWrite || (!before.isWrite && before.role == thread.role);

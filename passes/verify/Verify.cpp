@@ -121,6 +121,7 @@ public:
       reportDeadlock(program, blocked, faults);
       return failure();
     }
+    checkSources(runs, faults);
     Words words(program, runs, faults);
     Globals globals(program, valuation, runs, faults);
     const bool allPassed = words.run();
@@ -158,6 +159,32 @@ private:
       runs.push_back(&it->second);
     }
     return true;
+  }
+
+  /// A step finds the same on every SM: what the same step filled there. Where a stage leaves an SM
+  /// out, what lies there is of an earlier one.
+  void checkSources(ArrayRef<const Summary *> runs, Faults &faults) {
+    for (size_t i = 0; i < program.accesses.size(); ++i) {
+      std::optional<int64_t> first; // SM
+      for (auto [sm, run] : llvm::enumerate(runs)) {
+        const Source &source = run->sources[i];
+        if (!source.reader)
+          continue;
+        if (!first)
+          first = sm;
+        const Source &known = runs[*first]->sources[i];
+        if (source.writer == known.writer || !source.writer || !known.writer)
+          continue;
+        faults.at(source.reader, sm)
+                .append("reads ", program.accesses[i].attr.getBuffer(), " as the ",
+                        nameOfTask(source.writer), " filled it, but on SM ", *first, " as the ",
+                        nameOfTask(known.writer),
+                        " did; expected the same step to fill it on every SM")
+                .attachNote(known.writer->getLoc())
+            << "the one on SM " << *first << " is here";
+        break;
+      }
+    }
   }
 
   /// Where the SMs stand whose polls do not all pass.

@@ -125,7 +125,10 @@ private:
   std::vector<std::vector<EdgeUses>> uses;      ///< by SM and edge
   std::vector<std::vector<uint64_t>> ancestors; ///< by node: bits over its SM's nodes
   std::vector<int> localIndex;                  ///< by node
-  llvm::StringMap<int> places;                  ///< nodes, once somebody asked for a way
+  /// By step and place among its accesses, in the first turns of its loops: what filled anew that
+  /// which it reads.
+  std::map<std::tuple<mlir::Operation *, int64_t, size_t>, mlir::Operation *> sources;
+  llvm::StringMap<int> places; ///< nodes, once somebody asked for a way
 };
 
 } // namespace megalith::mutation

@@ -169,6 +169,25 @@ bool EventGraph::checkMemory(int64_t sm) {
               return fail("fills " + name + " again without a refill", read.node);
         continue;
       }
+      auto isAnew = [&](const Access &write) {
+        return llvm::none_of(buffer.accesses, [&](const Access &other) {
+          return other.node == write.node && !other.isWrite;
+        });
+      };
+      const Access *source = nullptr;
+      for (const Access &write : buffer.accesses)
+        if (isSame(write) && write.node != read.node && write.area.meets(read.area) &&
+            isAnew(write) && (!source || isBefore(source->node, write.node)))
+          source = &write;
+      const Node &reader = nodes[read.node];
+      if (source &&
+          llvm::all_of(ArrayRef(reader.dims).drop_front(), [](int64_t i) { return i == 0; })) {
+        const size_t place = &buffer - buffers.data();
+        auto [it, isNew] =
+            sources.try_emplace({reader.op, reader.launch, place}, nodes[source->node].op);
+        if (!isNew && it->second != nodes[source->node].op)
+          return fail("another step fills " + name + " than on another SM", read.node);
+      }
       std::vector<Area> written;
       for (const Access &write : buffer.accesses) {
         if (!isSame(write) || write.node == read.node)

@@ -77,6 +77,9 @@ std::vector<Subject> loadSubjects(llvm::StringRef only, bool areConfigs) {
     if (!loaded)
       llvm::report_fatal_error(loaded.takeError());
     subject.loaded = std::move(*loaded);
+    // Else every mutant would be rejected, and for nothing.
+    if (failed(verify::verifyPlan(*subject.loaded.plan)))
+      llvm::report_fatal_error(("the plan itself is rejected: " + spec.name()).c_str());
     locateSteps(*subject.loaded.plan);
     subject.mutations = mutationsOf(*subject.loaded.plan);
     subjects.push_back(std::move(subject));

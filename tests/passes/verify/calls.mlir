@@ -114,7 +114,7 @@ task.kernel @chain "toy" target "sm_90a" sms 1 rows 1 {
     }
     task.role consumer {
       task.local "best" : "Best" = "{}"
-      // expected-error @+1 {{expected epilogue_head as call 1 of 2 on one state, but got store_candidates; each works on what the one before left}}
+      // expected-error @+1 {{expected epilogue_head as call 1 on one state, but got store_candidates; each works on what the one before left}}
       task.compute "store_candidates<4, out>" ["best"] reads [] writes []
       task.for "mtile" in 2 {
         task.compute "epilogue_head<head, out>" ["mtile", "best"] reads [] writes []
@@ -229,6 +229,36 @@ task.kernel @ring "toy" target "sm_90a" sms 1 rows 1 smem 16384 {
     task.role poller {
       task.launch_wait
       task.launch_dependents
+    }
+  }
+}
+
+// -----
+
+// SM 1 takes no part in the second stage, so the third finds what the first left there.
+task.kernel @elsewhere "toy" target "sm_90a" sms 2 rows 1 {
+  task.buffer @xs [1, 8] f32 smem scratch
+  task.stage @first linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+    task.role consumer {
+      task.refill @xs
+      task.compute "load_first" [] reads [] writes [@xs[0, 0] 1 x [8]]
+    }
+  }
+  task.stage @second linear sms 1 reads [] writes [] config {} {
+    task.role consumer {
+      task.refill @xs
+      // expected-note @+1 {{the one on SM 0 is here}}
+      task.compute "load_second" [] reads [] writes [@xs[0, 0] 1 x [8]]
+    }
+  }
+  task.stage @third linear reads [] writes [] config {} {
+    task.role consumer {
+      // expected-error @+1 {{on SM 1: reads @xs as the consumer of @first filled it, but on SM 0 as the consumer of @second did; expected the same step to fill it on every SM}}
+      task.compute "use" [] reads [@xs[0, 0] 1 x [8]] writes []
     }
   }
 }
