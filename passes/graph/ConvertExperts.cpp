@@ -132,10 +132,15 @@ LogicalResult Converter::convertGlu(moe::GluOp op) {
   SmallVector<Attribute> reads;
   Keys keys = {build.key("n", 2 * inner), build.key("k", k), build.key("experts", experts),
                build.key("top_k", pairs / build.rows()), build.key("activation", "silu")};
+  // What others read of the same rows is not quantised: these are brought once more.
+  if (*isQuantized)
+    rowsInSmem = {};
   if (failed(addInput(projection, rows, "expert_up", reads, keys)))
     return failure();
-  if (*isQuantized)
+  if (*isQuantized) {
+    rowsInSmem = {};
     keys.push_back(build.key("quantize", Attribute(BoolAttr::get(op.getContext(), true))));
+  }
   reads.push_back(build.whole(*weights));
   auto stage = build.stage("expert_up", StageKind::ExpertUp, projection, reads, {build.whole(act)},
                            keys, true);

@@ -7,14 +7,15 @@
 // RUN: sed -e 's/of %ids : tensor<2x4xi32> global/global/' %t.mlir | not megalith-opt -pass-pipeline='builtin.module(moe-cut-launches,moe-convert-to-task{sms=8})' 2>&1 | FileCheck %s --check-prefix=SCALE
 // RUN: sed -e 's/^\(moe.weight @experts_down.*\) of !nvfp4/\1 of bf16/' %t.mlir | not megalith-opt -pass-pipeline='builtin.module(moe-cut-launches,moe-convert-to-task{sms=8})' 2>&1 | FileCheck %s --check-prefix=BF16
 
-// The router reads the rows before they are quantised.
+// The router reads rows that are not quantised, so the experts bring theirs themselves.
 // CHECK: task.stage @router linear
 // CHECK: task.weights @w_up_nvfp4
-// CHECK: task.stage @expert_up expert_up {{.*}}quantize = true, shares_input = @router
+// CHECK: task.stage @expert_up expert_up {{.*}}reads [@mid[0, 0] 2 x [256], @w_up_nvfp4{{.*}}norm = "rms", quantize = true
 // CHECK: task.stage @expert_down expert_down {{.*}}@act{{.*}}quantize = true
 
 // ROLES: task.compute "epilogue_logits<router
-// ROLES: task.compute "quantize_rows<expert_up, expert_up::In>"
+// ROLES: task.compute "rms_norm<expert_up::Norm>"
+// ROLES-NEXT: task.compute "quantize_rows<expert_up, expert_up::In>"
 // ROLES: task.compute "gemv_block<expert_up
 // ROLES: task.local "factors" : "const FloatPair" = "quantized_factors<expert_up>(cta, expert.id)"
 // ROLES: task.wait @act_full
