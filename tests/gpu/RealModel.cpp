@@ -6,6 +6,7 @@
 #include "runtime/error.h"
 
 #include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MemoryBuffer.h"
 
 namespace megalith::test {
@@ -30,9 +31,12 @@ Expected<std::unique_ptr<Artifact>> Artifact::load(const std::string &folder) {
   auto config = llvm::MemoryBuffer::getFile(file);
   if (!config)
     return problem("{0}: {1}", file, config.getError().message());
-  auto graph = models::importConfig(
-      artifact->context, (*config)->getBuffer().str(), artifact->plan.model,
-      {.rows = artifact->plan.rows, .quantization = quantizationOf(artifact->plan.model)});
+  models::Quantization quantization = quantizationOf(artifact->plan.model);
+  quantization.experts |= llvm::any_of(
+      artifact->plan.weights, [](const runtime::Weight &weight) { return weight.isNvfp4(); });
+  auto graph =
+      models::importConfig(artifact->context, (*config)->getBuffer().str(), artifact->plan.model,
+                           {.rows = artifact->plan.rows, .quantization = quantization});
   if (!graph)
     return graph.takeError();
   artifact->graph = std::move(*graph);

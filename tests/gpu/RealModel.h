@@ -20,7 +20,7 @@
 namespace megalith::test {
 
 /// What a model's name says of its experts: NVFP4 weights if it ends in "-nvfp4", quantised
-/// activations too if in "-w4a4".
+/// activations too if in "-w4a4". That an artifact's weights are NVFP4 its plan says as well.
 models::Quantization quantizationOf(llvm::StringRef model);
 
 /// An artifact and the graph of its model.
