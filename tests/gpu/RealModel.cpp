@@ -92,8 +92,11 @@ Error RealModel::fillHistory(int64_t layer, uint32_t seed, const check::Sequence
     return problem("a history of {0} pages, expected at most {1}", pages.size(), kTablePages);
   if (Error error = cuda->write(table, pages.data(), int64_t(pages.size_bytes())))
     return error;
+  auto pool = filled->pool(layer);
+  if (!pool)
+    return pool.takeError();
   FillPages job = runtime::fillPages(
-      artifact.plan, layer, seed, reinterpret_cast<unsigned char *>(filled->pool(layer)),
+      artifact.plan, layer, seed, reinterpret_cast<unsigned char *>(*pool),
       reinterpret_cast<const int32_t *>(table), int64_t(pages.size()), sequence.start);
   job.content = sequence.content;
   return fill->fill(job);

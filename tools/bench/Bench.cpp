@@ -216,9 +216,9 @@ Error Bench::fillHistories(const Executor &executor, const Workload &workload,
   for (size_t s = 0; s < sequences.size(); ++s) {
     std::vector<int32_t> pages; ///< that the table holds
     for (int64_t layer = 0; layer < plan.layers; ++layer) {
-      const FilledBackend::Address pool = backend->pool(layer);
+      auto pool = backend->pool(layer);
       if (!pool)
-        continue;
+        return pool.takeError();
       std::vector<int32_t> own = executor.kvPages(layer, sequences[s], int64_t(s));
       own.resize(std::min(own.size(), sequences[s].pages.size()));
       // The stream keeps the order: the fills before have read the table.
@@ -226,7 +226,7 @@ Error Bench::fillHistories(const Executor &executor, const Workload &workload,
         if (Error error = cuda->write(table, own.data(), int64_t(own.size()) * 4))
           return error;
       pages = std::move(own);
-      FillPages job = fillPages(plan, layer, options.seed, reinterpret_cast<unsigned char *>(pool),
+      FillPages job = fillPages(plan, layer, options.seed, reinterpret_cast<unsigned char *>(*pool),
                                 reinterpret_cast<const int32_t *>(table), int64_t(pages.size()),
                                 workload.context);
       job.content = workload.content(int64_t(s));

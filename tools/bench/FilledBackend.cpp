@@ -19,9 +19,12 @@ using runtime::Weight;
 using runtime::WeightForm;
 using runtime::WeightPacker;
 
+/// A layer's KV pages are in one or the other.
+constexpr llvm::StringLiteral kPools[] = {"kv[", "kv_window["};
+
 Expected<FilledBackend::Address> FilledBackend::allocate(StringRef name, int64_t bytes,
                                                          runtime::BufferSpace space) {
-  if (!name.starts_with("kv["))
+  if (llvm::none_of(kPools, [&](StringRef pool) { return name.starts_with(pool); }))
     return cuda.allocate(name, bytes, space);
   auto it = allocations.find(name.str());
   if (it != allocations.end()) {
@@ -115,9 +118,13 @@ Error FilledBackend::checkBytes(const WeightPacker &packer, Address address) {
                  int(*wrong.second), int(*wrong.first));
 }
 
-FilledBackend::Address FilledBackend::pool(int64_t layer) const {
-  auto it = allocations.find("kv[" + std::to_string(layer) + "]");
-  return it == allocations.end() ? 0 : it->second.address;
+Expected<FilledBackend::Address> FilledBackend::pool(int64_t layer) const {
+  for (StringRef pool : kPools)
+    if (auto it = allocations.find(pool.str() + std::to_string(layer) + "]");
+        it != allocations.end())
+      return it->second.address;
+  return problem("layer {0} has no pages to fill; please report this as a fault of the benchmark",
+                 layer);
 }
 
 } // namespace megalith::bench

@@ -52,8 +52,8 @@ public:
   std::vector<FaultRecord> faults() override { return cuda.faults(); }
   bool losesContext() const override { return true; }
 
-  /// Where the pool of a layer lies, 0 if there is none.
-  Address pool(int64_t layer) const;
+  /// Where the pages of a layer lie, of all positions or of a window.
+  llvm::Expected<Address> pool(int64_t layer) const;
   int64_t weightBytesPlaced() const { return placed; }
 
 private:
