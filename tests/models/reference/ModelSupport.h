@@ -39,9 +39,8 @@ struct Model {
     REQUIRE(text);
     models::ImportOptions options;
     options.rows = rows;
-    options.quantization = {.text = (*text)->getBuffer().str(),
-                            .source = "quant.json",
-                            .activations = activations};
+    options.quantization = {
+        .text = (*text)->getBuffer().str(), .source = "quant.json", .activations = activations};
     return options;
   }
 
