@@ -42,12 +42,17 @@ struct StreamRows {
 
 namespace detail {
 
-/// Vector u of a lane in its warp's chunk of the rows of X: eight channels, counted in the row;
-/// negative where there are none.
+/// Whether every lane has all its vectors, each of channels that there are.
+template <class X> inline constexpr bool kIsEven = X::kChunk % 256 == 0 && X::kPadded == X::kWidth;
+
+/// Vector u of a lane in its warp's chunk of the rows of X: eight channels, counted in the row.
 template <class X> MEGALITH_DEVICE int chunk_vector(int warp, int lane, int u) {
-  constexpr int kVectors = X::kChunk / 8;
-  const int i = lane + 32 * u, at = kVectors * warp + i;
-  return i < kVectors && 8 * at < X::kWidth ? at : -1;
+  return X::kChunk / 8 * warp + lane + 32 * u;
+}
+/// Whether there is such a vector.
+template <class X> MEGALITH_DEVICE bool has_vector(int warp, int lane, int u) {
+  return kIsEven<X> ||
+         (lane + 32 * u < X::kChunk / 8 && 8 * chunk_vector<X>(warp, lane, u) < X::kWidth);
 }
 /// Vectors of a lane.
 template <class X> inline constexpr int kChunkVectors = (X::kChunk / 8 + 31) / 32;
@@ -62,11 +67,13 @@ MEGALITH_COLD void branch_row(const LaunchArgs &args, const uint32_t *source, un
   constexpr int kEach = kChunkVectors<X>;
   u32x4 words[kEach];
   gather_registers<Scope>(
-      args, edge, n, source, [&](int j) { return chunk_vector<X>(warp, lane, j); }, words);
+      args, edge, n, source,
+      [&](int j) { return has_vector<X>(warp, lane, j) ? chunk_vector<X>(warp, lane, j) : -1; },
+      words);
   MEGALITH_UNROLL_ALL
   for (int u = 0; u < kEach; ++u)
-    if (const int at = chunk_vector<X>(warp, lane, u); at >= 0)
-      platform::st_shared(row + 16 * at, words[u]);
+    if (has_vector<X>(warp, lane, u))
+      platform::st_shared(row + 16 * chunk_vector<X>(warp, lane, u), words[u]);
   platform::warp_sync();
 }
 } // namespace detail
@@ -127,94 +134,156 @@ MEGALITH_DEVICE uint32_t word_of(const u32x4 &v, int i) {
   return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
 }
 
-MEGALITH_DEVICE u32x4 gains_at(const unsigned char *gains, int vector) {
-  return gains && vector >= 0 ? platform::ld_const<u32x4>(gains + 16 * vector)
-                              : u32x4{kOnes, kOnes, kOnes, kOnes};
+/// Vectors First .. First + Count - 1 of a lane in a table of which each has `Each` pieces of 16
+/// bytes; `otherwise` where there is no table. All loads are under way together.
+template <class X, bool IsThere, int Each, int First, int Count>
+MEGALITH_DEVICE void load_table(const unsigned char *table, uint32_t otherwise, int warp, int lane,
+                                u32x4 (&value)[Each * Count]) {
+  MEGALITH_UNROLL_ALL
+  for (int j = 0; j < Each * Count; ++j) {
+    const int vector = chunk_vector<X>(warp, lane, First + j / Each);
+    value[j] = {otherwise, otherwise, otherwise, otherwise};
+    if (IsThere && has_vector<X>(warp, lane, First + j / Each))
+      value[j] = platform::ld_const<u32x4>(table + 16 * (Each * vector + j % Each));
+  }
 }
 
-/// A pair of a branch times its gains, each product rounded.
+/// A pair times its gains, each product rounded.
 MEGALITH_DEVICE uint32_t scaled_pair(uint32_t pair, uint32_t gains) {
   return r16x2(lo16(pair) * lo16(gains), hi16(pair) * hi16(gains));
 }
 
-/// Adds the branch that waits in r.row to `stream`, a lane's channels of it, and publishes.
-template <class X>
-MEGALITH_DEVICE void join_branch(const StreamRow &r, int warp, int lane,
-                                 float (&stream)[8 * kChunkVectors<X>]) {
-  float scale = 1;
-  if (r.is_branch_normed) {
-    float sum = 0;
-    MEGALITH_UNROLL_ALL
-    for (int u = 0; u < kChunkVectors<X>; ++u) {
-      const int vector = chunk_vector<X>(warp, lane, u);
-      if (vector < 0)
-        continue;
-      const auto branch = platform::ld_shared<u32x4>(r.row + 16 * vector);
-      const u32x4 gains = gains_at(r.is_scaled ? r.branch_gains : nullptr, vector);
-      MEGALITH_UNROLL_ALL
-      for (int i = 0; i < 4; ++i)
-        sum = add_squares(sum, scaled_pair(word_of(branch, i), word_of(gains, i)));
-    }
-    const float mean = sum_over_row(sum, r.sums, warp, lane) * (1.0f / X::kWidth);
-    scale = platform::rsqrtf_(mean + r.branch_eps);
+/// The gate's factors of Count of a lane's vectors.
+template <class X, bool IsGated, int First, int Count> struct GateFactors {
+  u32x4 alpha[2 * Count], beta[2 * Count];
+
+  MEGALITH_DEVICE void load(const StreamRow &r, int warp, int lane) {
+    constexpr uint32_t kOne = 0x3F800000;
+    load_table<X, IsGated, 2, First, Count>(r.gate, kOne, warp, lane, alpha);
+    load_table<X, IsGated, 2, First, Count>(r.gate + 4 * X::kWidth, kOne, warp, lane, beta);
   }
+};
+/// Vectors of a lane whose factors are asked for before the row's words are waited for; registers
+/// hold no more. The others' follow while these are used.
+template <class X> inline constexpr int kHeadVectors = (kChunkVectors<X> + 3) / 4;
+
+/// Vectors First .. First + Count - 1 of a lane: pairs of the branch, normed by `scale` and gains
+/// behind the norm, join the stream, which is published.
+template <class X, class Kind, int First, int Count>
+MEGALITH_DEVICE void join_vectors(const StreamRow &r,
+                                  const GateFactors<X, Kind::kIsGated, First, Count> &factors,
+                                  const uint32_t (&pairs)[4 * kChunkVectors<X>], float scale,
+                                  int warp, int lane, float (&stream)[8 * kChunkVectors<X>]) {
   MEGALITH_UNROLL_ALL
-  for (int u = 0; u < kChunkVectors<X>; ++u) {
+  for (int u = First; u < First + Count; ++u) {
     const int vector = chunk_vector<X>(warp, lane, u);
-    if (vector < 0)
-      continue;
-    const auto branch = platform::ld_shared<u32x4>(r.row + 16 * vector);
-    const u32x4 gains = gains_at(r.branch_gains, vector);
-    const bool is_mine = 8 * vector >= r.share.first && 8 * vector < r.share.end;
+    u32x4 gains = {kOnes, kOnes, kOnes, kOnes};
+    const bool exists = has_vector<X>(warp, lane, u);
+    if (Kind::kHasGainsBehind && exists)
+      gains = platform::ld_const<u32x4>(r.branch_gains + 16 * vector);
     MEGALITH_UNROLL_ALL
-    for (int half = 0; half < 2; ++half) {
-      u32x4 alpha = {0x3F800000, 0x3F800000, 0x3F800000, 0x3F800000}, beta = alpha;
-      if (r.gate) {
-        alpha = platform::ld_const<u32x4>(r.gate + 32 * vector + 16 * half);
-        beta = platform::ld_const<u32x4>(r.gate + 4 * X::kWidth + 32 * vector + 16 * half);
-      }
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t pair = scale_pair(pairs[4 * u + i], scale, word_of(gains, i));
       MEGALITH_UNROLL_ALL
-      for (int i = 0; i < 2; ++i) {
-        uint32_t pair = word_of(branch, 2 * half + i);
-        const uint32_t gain = word_of(gains, 2 * half + i);
-        if (r.is_scaled)
-          pair = scaled_pair(pair, gain);
-        if (r.is_branch_normed)
-          pair = scale_pair(pair, scale, r.is_scaled ? kOnes : gain);
-        MEGALITH_UNROLL_ALL
-        for (int e = 0; e < 2; ++e) {
-          float &s = stream[8 * u + 4 * half + 2 * i + e];
-          s = platform::fmaf_(bits_to_float(word_of(beta, 2 * i + e)), e ? hi16(pair) : lo16(pair),
-                              bits_to_float(word_of(alpha, 2 * i + e)) * s);
-          if (is_mine)
-            platform::st_relaxed<platform::Scope::gpu, uint32_t>(
-                r.target + 8 * vector + 4 * half + 2 * i + e, float_word(s));
-        }
+      for (int e = 0; e < 2; ++e) {
+        const int at = 2 * i + e, half = 2 * (u - First) + at / 4; // of the vector
+        float &s = stream[8 * u + at];
+        s = platform::fmaf_(bits_to_float(word_of(factors.beta[half], at % 4)),
+                            e ? hi16(pair) : lo16(pair),
+                            bits_to_float(word_of(factors.alpha[half], at % 4)) * s);
       }
     }
+    if (exists && 8 * vector >= r.share.first && 8 * vector < r.share.end)
+      MEGALITH_UNROLL_ALL
+    for (int i = 0; i < 8; ++i)
+      platform::st_relaxed<platform::Scope::gpu, uint32_t>(r.target + 8 * vector + i,
+                                                           float_word(stream[8 * u + i]));
   }
 }
 
+/// Adds the branch that waits in r.row to `stream`, a lane's channels of it, and publishes. Gains
+/// come before the norm, `first_gains`, or behind it.
+template <class X, class Kind>
+MEGALITH_DEVICE void join_branch(const StreamRow &r,
+                                 const GateFactors<X, Kind::kIsGated, 0, kHeadVectors<X>> &factors,
+                                 const u32x4 (&first_gains)[kChunkVectors<X>], int warp, int lane,
+                                 float (&stream)[8 * kChunkVectors<X>]) {
+  constexpr int kHead = kHeadVectors<X>, kRest = kChunkVectors<X> - kHead;
+  uint32_t pairs[4 * kChunkVectors<X>];
+  float sum = 0;
+  MEGALITH_UNROLL_ALL
+  for (int u = 0; u < kChunkVectors<X>; ++u) {
+    const int vector = chunk_vector<X>(warp, lane, u);
+    u32x4 branch = {0, 0, 0, 0};
+    if (has_vector<X>(warp, lane, u))
+      branch = platform::ld_shared<u32x4>(r.row + 16 * vector);
+    MEGALITH_UNROLL_ALL
+    for (int i = 0; i < 4; ++i) {
+      pairs[4 * u + i] = scaled_pair(word_of(branch, i), word_of(first_gains[u], i));
+      sum = add_squares(sum, pairs[4 * u + i]);
+    }
+  }
+  float scale = 1;
+  if (r.is_branch_normed) {
+    const float mean = sum_over_row(sum, r.sums, warp, lane) * (1.0f / X::kWidth);
+    scale = platform::rsqrtf_(mean + r.branch_eps);
+  }
+  if constexpr (kRest > 0) {
+    constexpr int kNext = (kRest + 1) / 2, kLast = kRest - kNext;
+    GateFactors<X, Kind::kIsGated, kHead, kNext> next;
+    next.load(r, warp, lane);
+    join_vectors<X, Kind, 0, kHead>(r, factors, pairs, scale, warp, lane, stream);
+    if constexpr (kLast > 0) {
+      GateFactors<X, Kind::kIsGated, kHead + kNext, kLast> last;
+      last.load(r, warp, lane);
+      join_vectors<X, Kind, kHead, kNext>(r, next, pairs, scale, warp, lane, stream);
+      join_vectors<X, Kind, kHead + kNext, kLast>(r, last, pairs, scale, warp, lane, stream);
+    } else {
+      join_vectors<X, Kind, kHead, kNext>(r, next, pairs, scale, warp, lane, stream);
+    }
+  } else {
+    join_vectors<X, Kind, 0, kHead>(r, factors, pairs, scale, warp, lane, stream);
+  }
+}
+
+/// What differs between stages in the code that makes a row; what does not differ they share.
+template <bool HasBranch, bool IsGated, bool HasGainsBehind, bool HasGains> struct RowKind {
+  static constexpr bool kHasBranch = HasBranch, kIsGated = IsGated, kHasGains = HasGains,
+                        kHasGainsBehind = HasGainsBehind; ///< of the branch, behind its norm
+};
+
 /// The stream's words are in `words`; see update_row. Out of line: a layer has two such stages.
-template <class X, bool IsDealt>
+template <class X, class Kind, bool IsDealt>
 MEGALITH_COLD void stream_row(StreamRow r, const LaunchArgs &args, int warp, int lane,
                               uint32_t edge, uint64_t n) {
   constexpr int kEach = kChunkVectors<X>;
+  GateFactors<X, Kind::kIsGated, 0, kHeadVectors<X>> factors;
+  u32x4 first_gains[kEach];
+  if constexpr (Kind::kHasBranch) {
+    factors.load(r, warp, lane);
+    if (r.is_scaled)
+      load_table<X, true, 1, 0, kEach>(r.branch_gains, kOnes, warp, lane, first_gains);
+    else
+      load_table<X, false, 1, 0, kEach>(nullptr, kOnes, warp, lane, first_gains);
+  }
   u32x4 words[2 * kEach];
   gather_registers<platform::Scope::gpu>(
       args, edge, n, r.stream,
       [&](int j) {
-        const int vector = chunk_vector<X>(warp, lane, j / 2);
-        return vector < 0 ? -1 : 2 * vector + j % 2;
+        return has_vector<X>(warp, lane, j / 2) ? 2 * chunk_vector<X>(warp, lane, j / 2) + j % 2
+                                                : -1;
       },
       words);
   float stream[8 * kEach];
   MEGALITH_UNROLL_ALL
   for (int j = 0; j < 8 * kEach; ++j)
     stream[j] =
-        chunk_vector<X>(warp, lane, j / 8) < 0 ? 0.0f : bits_to_float(word_of(words[j / 4], j % 4));
-  if (r.target)
-    join_branch<X>(r, warp, lane, stream);
+        has_vector<X>(warp, lane, j / 8) ? bits_to_float(word_of(words[j / 4], j % 4)) : 0.0f;
+  if constexpr (Kind::kHasBranch)
+    join_branch<X, Kind>(r, factors, first_gains, warp, lane, stream);
+  u32x4 gains[kEach];
+  load_table<X, Kind::kHasGains, 1, 0, kEach>(r.gains, kOnes, warp, lane,
+                                              gains); // while warps meet
   float sum = 0;
   MEGALITH_UNROLL_ALL
   for (int j = 0; j < 8 * kEach; ++j) {
@@ -229,21 +298,21 @@ MEGALITH_COLD void stream_row(StreamRow r, const LaunchArgs &args, int warp, int
     const int i = lane + 32 * u;
     if (i >= X::kChunk / 8)
       continue;
-    const u32x4 gains = gains_at(r.gains, chunk_vector<X>(warp, lane, u));
     const float *s = stream + 8 * u; // zero in padding, and so is what comes of it
     const auto pair = [&](int at, uint32_t gain) {
       return r16x2(s[at] * scale * lo16(gain), s[at + 1] * scale * hi16(gain));
     };
-    const u32x4 words = {pair(0, gains.x), pair(2, gains.y), pair(4, gains.z), pair(6, gains.w)};
+    const u32x4 &g = gains[u];
+    const u32x4 normed = {pair(0, g.x), pair(2, g.y), pair(4, g.z), pair(6, g.w)};
     if constexpr (!IsDealt) {
-      platform::st_shared(r.row + 16 * (X::kChunk / 8 * warp + i), words);
+      platform::st_shared(r.row + 16 * (X::kChunk / 8 * warp + i), normed);
     } else {
       const int vector = X::kChunk / 8 * warp + i;
       if (r.normed && 8 * vector >= r.share.first && 8 * vector < r.share.end) {
         MEGALITH_UNROLL_ALL
         for (int w = 0; w < 4; ++w)
           platform::st_relaxed<platform::Scope::gpu, uint32_t>(r.normed + 4 * vector + w,
-                                                               canonical_pair(word_of(words, w)));
+                                                               canonical_pair(word_of(normed, w)));
       }
     }
   }
@@ -266,12 +335,15 @@ MEGALITH_DEVICE void run_stream_row(const Cta &cta, int row, uint32_t *target, u
   static_assert(!Exchange::kOfRanks, "every rank has the whole stream");
   constexpr bool kIsScaled = S::kBranch == BranchNorm::input_scaled;
   platform::mark<platform::verb::Poll, E>();
-  stream_row<X, IsDealt>({set_of<Exchange>(cta, E::kAge) + row * Exchange::kWidth, target, normed,
-                          place_of<X>(cta, row), S::Sums::row(cta, X::kCount == 1 ? 0 : 2 * row),
-                          bytes_of<S::kBranchGain>(cta), bytes_of<S::kGate>(cta),
-                          bytes_of<S::kGain>(cta), S::kBranchEps, S::kEps, share, kIsScaled,
-                          kIsScaled || S::kBranch == BranchNorm::rms, S::kRoundStream},
-                         cta.args, cta.role_warp, cta.lane, E::kId, cta.n);
+  using Kind = RowKind<S::kBranch != BranchNorm::absent, (S::kGate >= 0),
+                       S::kBranch == BranchNorm::rms && (S::kBranchGain >= 0), (S::kGain >= 0)>;
+  stream_row<X, Kind, IsDealt>({set_of<Exchange>(cta, E::kAge) + row * Exchange::kWidth, target,
+                                normed, place_of<X>(cta, row),
+                                S::Sums::row(cta, X::kCount == 1 ? 0 : 2 * row),
+                                bytes_of<S::kBranchGain>(cta), bytes_of<S::kGate>(cta),
+                                bytes_of<S::kGain>(cta), S::kBranchEps, S::kEps, share, kIsScaled,
+                                kIsScaled || S::kBranch == BranchNorm::rms, S::kRoundStream},
+                               cta.args, cta.role_warp, cta.lane, E::kId, cta.n);
   platform::mark_end();
 }
 

@@ -4,8 +4,9 @@
 // bits of one rank, whatever the schedule, across the window's edge and round the ring, with every
 // rank on a GPU of its own and all in one launch.
 //
-// Compiling for the host takes most of the time, so a run takes one rows bucket and number of
-// ranks by the day, or by $MEGALITH_TURN; $MEGALITH_FULL: all, with 3 schedules a cell.
+// Compiling for the host takes most of the time, so a run takes one rows bucket, number of ranks
+// and format of experts by the day, or by $MEGALITH_TURN; $MEGALITH_FULL: all, with 3 schedules a
+// cell.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,7 +23,7 @@ using namespace megalith::test;
 namespace {
 
 constexpr int64_t kSms = 2; // of a rank
-constexpr int64_t kBuckets[] = {1, 2, 4, 8};
+constexpr int64_t kBuckets[] = {1, 2, 4, 8, 16};
 constexpr int64_t kRanks[] = {2, 4, 8};
 
 bool isFull() {
@@ -51,17 +52,18 @@ std::vector<check::Workload> workloads(int64_t rows) {
       streamStep(9, {{.start = 300, .rows = 2}, {.start = 5, .content = 1, .firstRow = rows - 1}})};
 }
 
-void runRanks(int64_t rows, int64_t tp, const std::vector<check::Outcome> &expected) {
+void runRanks(int64_t rows, int64_t tp, const models::Quantization &quantization,
+              const std::vector<check::Outcome> &expected) {
   const std::vector<check::Workload> steps = workloads(rows);
   for (bool together : {false, true}) {
     if (together && (tp != 2 || rows != 1) && !isFull())
       continue;
     check::SessionOptions options = roomFor(steps);
     options.ranks.together = together;
-    Bench bench(kStreamConfig, rows, kSms, options, runtime::LaunchMode::Fused, tp);
+    Bench bench(kStreamConfig, rows, kSms, options, runtime::LaunchMode::Fused, tp, quantization);
     for (size_t i = 0; i < steps.size(); ++i) {
-      INFO("rows " << rows << ", " << tp << " ranks " << (together ? "together: " : "apart: ")
-                   << steps[i].str());
+      INFO("rows " << rows << (quantization.experts ? ", NVFP4 experts, " : ", ") << tp << " ranks "
+                   << (together ? "together: " : "apart: ") << steps[i].str());
       check::Outcome first;
       const check::Report report = bench.compare(steps[i], 1, &first);
       INFO(report.table());
@@ -73,29 +75,33 @@ void runRanks(int64_t rows, int64_t tp, const std::vector<check::Outcome> &expec
   }
 }
 
-void runRows(int64_t rows, const std::vector<int64_t> &ranks) {
+void runRows(int64_t rows, const std::vector<int64_t> &ranks, bool hasNvfp4) {
+  const models::Quantization quantization{.experts = hasNvfp4};
   const std::vector<check::Workload> steps = workloads(rows);
   std::vector<check::Outcome> expected;
   {
-    Bench one(kStreamConfig, rows, kSms, roomFor(steps));
+    Bench one(kStreamConfig, rows, kSms, roomFor(steps), runtime::LaunchMode::Fused, 1,
+              quantization);
     for (const check::Workload &step : steps)
       expected.push_back(one.run(step, 1));
   }
   for (int64_t tp : ranks)
-    runRanks(rows, tp, expected);
+    runRanks(rows, tp, quantization, expected);
 }
 
 } // namespace
 
 TEST_CASE("ranks of an fp32 stream leave the bits of one") {
   if (isFull()) {
-    for (int64_t rows : kBuckets)
-      runRows(rows, {std::begin(kRanks), std::end(kRanks)});
+    for (bool hasNvfp4 : {false, true})
+      for (int64_t rows : kBuckets)
+        runRows(rows, {std::begin(kRanks), std::end(kRanks)}, hasNvfp4);
     return;
   }
   const int64_t at = turn(), rows = kBuckets[at % std::size(kBuckets)];
-  WARN("turn " << at << ": rows " << rows);
-  runRows(rows, {kRanks[at % std::size(kRanks)]});
+  const bool hasNvfp4 = at / int64_t(std::size(kBuckets)) % 2 == 0;
+  WARN("turn " << at << ": rows " << rows << (hasNvfp4 ? ", NVFP4 experts" : ""));
+  runRows(rows, {kRanks[at % std::size(kRanks)]}, hasNvfp4);
 }
 
 TEST_CASE("rank 0 of eight alone, mirrored, leaves the bits of eight ranks of the mirrored model") {

@@ -2,6 +2,7 @@
 
 #include "models/reference/compare.h"
 #include "tools/check/Difference.h"
+#include "tools/check/MirroredWeights.h"
 #include "tools/check/Report.h"
 #include "tools/check/Workload.h"
 
@@ -121,4 +122,78 @@ TEST_CASE("other experts than top-k of the own logits, or a located difference, 
   CHECK_FALSE(report.passes());
   CHECK(report.largest().difference == "step 3, launch 1 (layer, layer 0): " + located.difference);
   CHECK(report.table().find("FAILS residual: row 1") != std::string::npos);
+}
+
+namespace {
+
+/// Element (row, column) of every tensor is 100 row + column.
+class Numbered final : public megalith::models::WeightSource {
+  class Tensor final : public megalith::models::WeightTensor {
+    void row(int64_t index, std::span<float> out) const override {
+      for (size_t c = 0; c < out.size(); ++c)
+        out[c] = float(100 * index) + float(c);
+    }
+  };
+
+public:
+  llvm::Expected<std::unique_ptr<megalith::models::WeightTensor>>
+  open(const megalith::models::TensorSpec &) const override {
+    return std::make_unique<Tensor>();
+  }
+};
+
+} // namespace
+
+TEST_CASE("mirrored weights repeat rank 0's share of what ranks divide") {
+  using namespace megalith::runtime;
+  const auto shard = [](int64_t count, int64_t matrices = 0, Axis axis = Axis::Rows) {
+    return Transform{.kind = TransformKind::Shard,
+                     .axis = axis,
+                     .count = count,
+                     .groups = 1,
+                     .matrices = matrices};
+  };
+  // Two experts with 4 gate and 4 up rows each; two ranks.
+  const auto half = [&](int64_t first) {
+    return WeightPart{.tensor = "l.{layer}.gate_up",
+                      .shape = {2, 8, 3},
+                      .transforms = {{.first = first, .count = 4, .groups = 2}, shard(2, 2)}};
+  };
+  const Plan plan = {
+      .tp = 2,
+      .weights = {{.name = "up", .parts = {half(0), half(4)}},
+                  {.name = "o",
+                   .parts = {{.tensor = "l.{layer}.o", .shape = {6, 3}, .transforms = {shard(3)}}}},
+                  {.name = "router", .parts = {{.tensor = "l.{layer}.router", .shape = {6, 3}}}},
+                  {.name = "gain",
+                   .parts = {{.tensor = "l.{layer}.gain",
+                              .shape = {4},
+                              .transforms = {{.kind = TransformKind::AddOne},
+                                             shard(2, 0, Axis::Columns)}}}}}};
+  const Numbered numbered;
+  const MirroredWeights mirrored(numbered, plan);
+  const auto rows = [&](const std::string &name, std::vector<int64_t> shape) {
+    auto tensor = mirrored.open({name, shape});
+    REQUIRE(bool(tensor));
+    std::vector<int64_t> found;
+    const megalith::models::TensorSpec spec{name, shape};
+    for (int64_t r = 0; r < spec.rows(); ++r) {
+      std::vector<float> values(size_t(spec.columns()));
+      (*tensor)->row(r, values);
+      found.push_back(int64_t(values[0]) / 100);
+    }
+    return found;
+  };
+  CHECK(rows("l.12.gate_up", {2, 8, 3}) ==
+        std::vector<int64_t>{0, 1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13});
+  CHECK(rows("l.0.o", {6, 3}) == std::vector<int64_t>{0, 1, 2, 0, 1, 2});
+  // Neither divided, nor named like what is.
+  CHECK(rows("l.0.router", {6, 3}) == std::vector<int64_t>{0, 1, 2, 3, 4, 5});
+  CHECK(rows("l.x.o", {6, 3}) == std::vector<int64_t>{0, 1, 2, 3, 4, 5});
+  CHECK(rows("l.0.o.more", {6, 3}) == std::vector<int64_t>{0, 1, 2, 3, 4, 5});
+  auto gain = mirrored.open({"l.7.gain", {4}});
+  REQUIRE(bool(gain));
+  std::vector<float> values(4);
+  (*gain)->row(0, std::span<float>(values));
+  CHECK(values == std::vector<float>{0, 1, 0, 1});
 }
