@@ -102,7 +102,10 @@ void Writer::line(const llvm::Twine &twine) {
   auto broken = filled(head, items, tail, open + 1);
   if (broken.empty()) {
     broken = filled(std::string(deeper, ' '), items, tail, deeper);
-    broken.insert(broken.begin(), head.str());
+    if (broken.empty()) // an item longer than a line: rather a long line than none
+      broken = {text};
+    else
+      broken.insert(broken.begin(), head.str());
   }
   llvm::append_range(lines, broken);
 }

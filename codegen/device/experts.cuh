@@ -61,6 +61,30 @@ MEGALITH_DEVICE void poll_expert(const Cta &cta, int slot, const int32_t *pairs,
   clear_behind<X, Exchange::kWidth>(cta, slot, count);
 }
 
+/// Poller: the same of part `part` of `Parts` parts of K: of each chunk, the columns of so many
+/// blocks, chunk after chunk.
+template <class E, class X, int Parts, class Cta>
+MEGALITH_DEVICE void poll_expert_part(const Cta &cta, int slot, const int32_t *pairs, int count,
+                                      int part) {
+  using Exchange = typename E::Exchange;
+  constexpr int kRow = Exchange::kWidth / 4;            // vectors of a row
+  constexpr int kChunk = kRow / Parts / kConsumerWarps; // of a chunk's columns of one part
+  constexpr int kVectors = kConsumerWarps * kChunk;     // of a row's
+  static_assert(2 * Exchange::kWidth % 128 == 0 && kVectors * Parts == kRow);
+  constexpr int kTwoRows = (2 * kVectors + 31) / 32, kBatch = kTwoRows < 8 ? kTwoRows : 8;
+  gather_words<E, kBatch>(
+      cta, count * kVectors, set_of<Exchange>(cta, E::kAge),
+      [&](int i) {
+        const int at = i % kVectors;
+        return platform::ld_shared<int32_t>(pairs + i / kVectors) * kRow +
+               (at / kChunk * Parts + part) * kChunk + at % kChunk;
+      },
+      [&](int i, const u32x4 &v) {
+        platform::st_shared(X::row(cta, slot, i / kVectors) + 16 * (i % kVectors), v);
+      });
+  await_hop<Exchange>(cta, 0, Exchange::kWidth);
+}
+
 /// Poller, after launch_wait: the same over a launch edge, by bulk copies that the next signal of
 /// Full hands on. No row waits for the one before, so the rows of all slots are under way together.
 template <class E, class X, class Full, class Cta>
@@ -79,26 +103,27 @@ MEGALITH_DEVICE void fetch_expert(const Cta &cta, int slot, const int32_t *pairs
 }
 
 namespace detail {
-template <class L, class X, class Cta>
+template <class L, class X, int Parts, class Cta>
 MEGALITH_DEVICE Column column_in_slot(const Cta &cta, int slot, int count, int i) {
-  static_assert(X::kRowBytes >= 2 * kPaddedWidth<L::kInputs>);
-  const int k = 16 * L::kChunkSteps * cta.role_warp + L::kLaneColumns * (cta.lane % 4);
+  static_assert(X::kRowBytes >= 2 * kPaddedWidth<L::kInputs> / Parts);
+  const int k = 16 * (L::kChunkSteps / Parts) * cta.role_warp + L::kLaneColumns * (cta.lane % 4);
   return {X::row(cta, slot, i < count ? i : 0) + 2 * k, i < count};
 }
 } // namespace detail
 
-/// Consumer warp: rows 0..count of slot `slot` of X as columns of L, count <= 8.
-template <class L, class X, class Cta>
+/// Consumer warp: rows 0..count of slot `slot` of X, or one of `Parts` parts of K of them, as
+/// columns of L, count <= 8.
+template <class L, class X, int Parts = 1, class Cta>
 MEGALITH_DEVICE Column slot_column(const Cta &cta, int slot, int count) {
-  return detail::column_in_slot<L, X>(cta, slot, count, cta.lane / 4);
+  return detail::column_in_slot<L, X, Parts>(cta, slot, count, cta.lane / 4);
 }
 
 /// The same with count <= 16.
-template <class L, class X, class Cta>
+template <class L, class X, int Parts = 1, class Cta>
 MEGALITH_DEVICE Columns slot_columns(const Cta &cta, int slot, int count) {
   const int i = cta.lane / 4;
-  return {detail::column_in_slot<L, X>(cta, slot, count, i),
-          detail::column_in_slot<L, X>(cta, slot, count, i + 8), count};
+  return {detail::column_in_slot<L, X, Parts>(cta, slot, count, i),
+          detail::column_in_slot<L, X, Parts>(cta, slot, count, i + 8), count};
 }
 
 /// One warp makes all words of X, a WordRows, zero: sums of pairs that a step may not have.

@@ -268,7 +268,7 @@ private:
   /// The activations of an expert's rows pass through slots, so that a wide bucket needs no room
   /// for all pairs; as many slots as 16 KB hold.
   void addExpertDown(StageOp stage) {
-    int64_t k = *configInt(stage, "k"), topK = *configInt(stage, "top_k");
+    int64_t k = *configInt(stage, "k") / partsOf(stage), topK = *configInt(stage, "top_k");
     int64_t unit = sliceOf(stage).unit, stride = 2 * padded(k) + 32;
     int64_t most = maxActive(kernel, *configInt(stage, "experts"), topK);
     int64_t slots =

@@ -347,7 +347,7 @@ LogicalResult KernelLowering::lowerLinear(StageOp stage) {
 
   Steps producer(stage, Role::Producer), consumer(stage, Role::Consumer);
   if (partsOf(stage) > 1) {
-    streamParts(stage, producer);
+    streamParts(stage, producer, /*isExpert=*/false);
     if (failed(multiplyParts(stage, consumer)))
       return failure();
   } else {
@@ -440,7 +440,11 @@ LogicalResult KernelLowering::lowerExpertDown(StageOp stage) {
     return stage.emitOpError() << "expected to read the experts' activations from an exchange";
 
   Steps producer(stage, Role::Producer);
-  forExperts(stage, producer, [&] { stream(stage, producer, /*isExpert=*/true); });
+  const bool isInParts = partsOf(stage) > 1;
+  forExperts(stage, producer, [&] {
+    isInParts ? streamParts(stage, producer, /*isExpert=*/true)
+              : stream(stage, producer, /*isExpert=*/true);
+  });
 
   Steps poller(stage, Role::Poller), consumer(stage, Role::Consumer);
   if (kernel.lookup<EdgeOp>(ref(names::kRowsOver))) { // the activations come to the rows' bytes
@@ -453,29 +457,33 @@ LogicalResult KernelLowering::lowerExpertDown(StageOp stage) {
     return stage.emitOpError()
            << "has no form yet that quantises its activations in a launch of its "
               "own: bulk copies bring them";
-  std::string fetch = ((isProof ? "poll_expert<" : "fetch_expert<") + words + ", " + names::kAct +
-                       (isProof ? ">" : ", act_full>"))
-                          .str();
-  forExperts(stage, poller, [&] {
-    poller.acquire("act_free", "const int slot");
-    poller.poll(fetch, {"slot", "expert.pairs", "expert.count"}, words,
-                rectangle(input.getBuffer().getValue(), {d(1), c(0), c(0)}, kernel.getRows(),
-                          {c(*configInt(stage, "k"))}, "expert_id"),
-                acts, isProof ? "" : "act_full");
-    poller.signal("act_full");
-  });
+  if (isInParts) {
+    lowerExpertParts(stage, poller, consumer);
+  } else {
+    std::string fetch = ((isProof ? "poll_expert<" : "fetch_expert<") + words + ", " + names::kAct +
+                         (isProof ? ">" : ", act_full>"))
+                            .str();
+    forExperts(stage, poller, [&] {
+      poller.acquire("act_free", "const int slot");
+      poller.poll(fetch, {"slot", "expert.pairs", "expert.count"}, words,
+                  rectangle(input.getBuffer().getValue(), {d(1), c(0), c(0)}, kernel.getRows(),
+                            {c(*configInt(stage, "k"))}, "expert_id"),
+                  acts, isProof ? "" : "act_full");
+      poller.signal("act_full");
+    });
 
-  forExperts(stage, consumer, [&] {
-    consumer.wait("act_full", "const int acts");
-    if (quantizesInput(stage))
-      consumer.compute("quantize_slot<" + name + ", " + names::kAct.str() + ">",
-                       {"acts", "expert.id", "expert.count"}, {acts}, {acts});
-    consumer.local("column", Operands(kernel).columnLocal(),
-                   Operands(kernel).column("slot", name + ", " + names::kAct) +
-                       "(cta, acts, expert.count)");
-    multiply(stage, consumer, acts);
-    consumer.release("act_free");
-  });
+    forExperts(stage, consumer, [&] {
+      consumer.wait("act_full", "const int acts");
+      if (quantizesInput(stage))
+        consumer.compute("quantize_slot<" + name + ", " + names::kAct.str() + ">",
+                         {"acts", "expert.id", "expert.count"}, {acts}, {acts});
+      consumer.local("column", Operands(kernel).columnLocal(),
+                     Operands(kernel).column("slot", name + ", " + names::kAct) +
+                         "(cta, acts, expert.count)");
+      multiply(stage, consumer, acts);
+      consumer.release("act_free");
+    });
+  }
 
   Steps epilogue(stage, Role::Epilogue);
   fetchResidual(stage, epilogue);

@@ -54,26 +54,70 @@ void KernelLowering::forGroups(StageOp stage, Steps &steps,
   });
 }
 
-void KernelLowering::streamParts(StageOp stage, Steps &producer) {
+void KernelLowering::streamParts(StageOp stage, Steps &producer, bool isExpert) {
   const Slice slice = sliceOf(stage);
   const int64_t parts = partsOf(stage), blocks = slice.blocks / parts;
+  const std::string block = "k_part * " + std::to_string(blocks) + " + block";
   forGroups(stage, producer, [&](const TileGroup &group) {
     producer.loop("k_part", {c(parts)}, [&] {
       producer.loop("mtile", group.trips, [&] {
         producer.loop("block", {c(blocks)}, [&] {
           const unsigned part = producer.depth() - 2;
           AffineExpr tile = group.first + d(part + 1);
+          SmallVector<AffineExpr> at = {d(0) * slice.unit + tile * slice.tile,
+                                        d(part) * blocks + d(part + 2)};
+          SmallVector<StringRef> args = {group.tile, block};
+          if (isExpert) {
+            at.insert(at.begin(), d(1)); // the entry of the routing table
+            args.push_back("expert.id");
+          }
           producer.acquire(names::kFree);
           producer.pace(ring(), windowOf(stage));
-          producer.copy(
-              "copy_piece<" + names::kFull + ", " + names::kRing + ", " + stage.getSymName() + ">",
-              {group.tile, "k_part * " + std::to_string(blocks) + " + block"},
-              rectangle(weightsOf(stage).getSymName(),
-                        {d(0) * slice.unit + tile * slice.tile, d(part) * blocks + d(part + 2)},
-                        slice.top(), {c(1)}));
+          producer.copy("copy_piece<" + names::kFull + ", " + names::kRing + ", " +
+                            stage.getSymName() + ">",
+                        args,
+                        rectangle(weightsOf(stage).getSymName(), at, slice.top(), {c(1)},
+                                  isExpert ? "expert_id" : ""));
         });
       });
     });
+  });
+}
+
+// All parts of a group of m-tiles; `take` brings a part of the rows to `rows`, `release` is over
+// with it.
+void KernelLowering::multiplyGroup(StageOp stage, Steps &consumer, const TileGroup &group,
+                                   AccessAttr rows, function_ref<void()> take,
+                                   function_ref<void()> release) {
+  const bool isWide = weightsOf(stage).getWide();
+  const int64_t parts = partsOf(stage);
+  const std::string name = stage.getSymName().str();
+  const std::string sums = "sums[" + std::to_string(group.most) + "]";
+  consumer.local(sums, isWide ? "WideSums<" + name + ", Cta>" : Operands(kernel).sum().str(), "{}");
+  consumer.loop("k_part", {c(parts)}, [&] {
+    take();
+    consumer.unrolled("mtile", group.trips, [&] {
+      consumer.loop("block", {c(sliceOf(stage).blocks / parts)}, [&] {
+        consumer.wait(names::kFull, "const int slot");
+        if (isWide)
+          consumer.compute("wide_block<" + name + ", " + names::kRing + ", " + name + "::In>",
+                           {"sums[mtile]", "slot", group.tile, "block"}, {rows}, {}, {},
+                           /*readsRing=*/true);
+        else
+          consumer.compute("gemv_block<" + name + ", " + names::kRing + ">",
+                           {"sums[mtile]", "slot", group.tile, "block", "column"}, {rows}, {}, {},
+                           /*readsRing=*/true);
+        consumer.release(names::kFree);
+      });
+    });
+    release();
+  });
+  consumer.unrolled("mtile", group.trips, [&] {
+    consumer.acquire("p_free", "const int place");
+    consumer.compute(isWide ? "store_wide_part<" + names::kPart + ", " + name + ">"
+                            : ("store_part<" + names::kPart + ">").str(),
+                     {"place", "sums[mtile]"}, {}, {whole(names::kPart)});
+    consumer.signal("p_full");
   });
 }
 
@@ -86,12 +130,9 @@ LogicalResult KernelLowering::multiplyParts(StageOp stage, Steps &consumer) {
   if (rowsComeByLaunch(kernel))
     return stage.emitOpError() << "has rows in parts of K, which have no form yet where launches "
                                   "hand them on; expected a smaller bucket";
-  const Slice slice = sliceOf(stage);
   const int64_t k = *configInt(stage, "k"), parts = partsOf(stage), width = k / parts;
   const int64_t rows = kernel.getRows(), warps = warpsOf(Role::Consumer);
-  const bool isWide = weightsOf(stage).getWide();
   const std::string name = stage.getSymName().str(), in = name + "::In";
-  const Operands operands(kernel);
   const StringRef source = input.getBuffer().getValue();
   // Rows behind an fp32 stream count in its words, of two channels each.
   const int64_t perWord = exchange(source).getElement().isF32() ? 2 : 1;
@@ -100,47 +141,62 @@ LogicalResult KernelLowering::multiplyParts(StageOp stage, Steps &consumer) {
 
   if (input.getSet() == Set::Current)
     requireLaunchWait(stage, Role::Consumer, consumer);
-  if (!isWide)
-    consumer.local("column", operands.columnLocal(),
-                   operands.column("dense", name + ", " + in) + "(cta)");
+  if (!weightsOf(stage).getWide())
+    consumer.local("column", Operands(kernel).columnLocal(),
+                   Operands(kernel).column("dense", name + ", " + in) + "(cta)");
+  auto take = [&] {
+    // Of each warp's chunk, the columns of this part.
+    AffineExpr part = d(consumer.depth());
+    SmallVector<AccessAttr> reads;
+    for (int64_t warp = 0; warp < warps; ++warp)
+      reads.push_back(rectangle(
+          source, {c(0), first + part * (width / warps / perWord) + warp * (k / warps / perWord)},
+          rows, {c(width / warps / perWord)}, {}, input.getSet()));
+    consumer.refill(names::kInput);
+    consumer.poll("poll_chunk_part<" + wordsEdge(input) + ", " + in + ", " + Twine(parts) + ">",
+                  {"k_part"}, (source + "_words").str(), reads, target);
+  };
   forGroups(stage, consumer, [&](const TileGroup &group) {
-    const std::string sums = "sums[" + std::to_string(group.most) + "]";
-    consumer.local(sums, isWide ? "WideSums<" + name + ", Cta>" : operands.sum().str(), "{}");
-    consumer.loop("k_part", {c(parts)}, [&] {
-      // Of each warp's chunk, the columns of this part.
-      AffineExpr part = d(consumer.depth());
-      SmallVector<AccessAttr> reads;
-      for (int64_t warp = 0; warp < warps; ++warp)
-        reads.push_back(rectangle(
-            source, {c(0), first + part * (width / warps / perWord) + warp * (k / warps / perWord)},
-            rows, {c(width / warps / perWord)}, {}, input.getSet()));
-      consumer.refill(names::kInput);
-      consumer.poll("poll_chunk_part<" + wordsEdge(input) + ", " + in + ", " + Twine(parts) + ">",
-                    {"k_part"}, (source + "_words").str(), reads, target);
-      consumer.unrolled("mtile", group.trips, [&] {
-        consumer.loop("block", {c(slice.blocks / parts)}, [&] {
-          consumer.wait(names::kFull, "const int slot");
-          if (isWide)
-            consumer.compute("wide_block<" + name + ", " + names::kRing + ", " + in + ">",
-                             {"sums[mtile]", "slot", group.tile, "block"}, {target}, {}, {},
-                             /*readsRing=*/true);
-          else
-            consumer.compute("gemv_block<" + name + ", " + names::kRing + ">",
-                             {"sums[mtile]", "slot", group.tile, "block", "column"}, {target}, {},
-                             {}, /*readsRing=*/true);
-          consumer.release(names::kFree);
-        });
-      });
-    });
-    consumer.unrolled("mtile", group.trips, [&] {
-      consumer.acquire("p_free", "const int place");
-      consumer.compute(isWide ? "store_wide_part<" + names::kPart + ", " + name + ">"
-                              : ("store_part<" + names::kPart + ">").str(),
-                       {"place", "sums[mtile]"}, {}, {whole(names::kPart)});
-      consumer.signal("p_full");
-    });
+    multiplyGroup(stage, consumer, group, target, take, [] {});
   });
   return success();
+}
+
+// An expert's activations, part by part through the slots of act_rows.
+void KernelLowering::lowerExpertParts(StageOp stage, Steps &poller, Steps &consumer) {
+  const int64_t k = *configInt(stage, "k"), parts = partsOf(stage);
+  const int64_t rows = kernel.getRows(), warps = warpsOf(Role::Consumer);
+  const std::string name = stage.getSymName().str(), by = std::to_string(parts);
+  const StringRef source = inputOf(stage).getBuffer().getValue();
+  AccessAttr acts = whole(names::kAct);
+  forExperts(stage, poller, [&] {
+    forGroups(stage, poller, [&](const TileGroup &) {
+      poller.loop("k_part", {c(parts)}, [&] {
+        AffineExpr part = d(poller.depth());
+        SmallVector<AccessAttr> reads;
+        for (int64_t warp = 0; warp < warps; ++warp)
+          reads.push_back(rectangle(source,
+                                    {d(1), c(0), part * (k / parts / warps) + warp * (k / warps)},
+                                    rows, {c(k / parts / warps)}, "expert_id"));
+        poller.acquire("act_free", "const int slot");
+        poller.poll("poll_expert_part<" + source + "_words, " + names::kAct + ", " + by + ">",
+                    {"slot", "expert.pairs", "expert.count", "k_part"}, (source + "_words").str(),
+                    reads, acts);
+        poller.signal("act_full");
+      });
+    });
+  });
+  auto take = [&] {
+    consumer.wait("act_full", "const int acts");
+    consumer.local("column", Operands(kernel).columnLocal(),
+                   Operands(kernel).column("slot", name + ", " + names::kAct + ", " + by) +
+                       "(cta, acts, expert.count)");
+  };
+  forExperts(stage, consumer, [&] {
+    forGroups(stage, consumer, [&](const TileGroup &group) {
+      multiplyGroup(stage, consumer, group, acts, take, [&] { consumer.release("act_free"); });
+    });
+  });
 }
 
 } // namespace megalith::task

@@ -141,7 +141,10 @@ private:
   // LowerParts.cpp
   struct TileGroup;
   void forGroups(StageOp stage, Steps &steps, llvm::function_ref<void(const TileGroup &)> body);
-  void streamParts(StageOp stage, Steps &producer);
+  void streamParts(StageOp stage, Steps &producer, bool isExpert);
+  void multiplyGroup(StageOp stage, Steps &consumer, const TileGroup &group, AccessAttr rows,
+                     llvm::function_ref<void()> take, llvm::function_ref<void()> release);
+  void lowerExpertParts(StageOp stage, Steps &poller, Steps &consumer);
   llvm::LogicalResult multiplyParts(StageOp stage, Steps &consumer);
   AccessAttr tileWrite(StageOp stage, unsigned loop, int64_t perStrip, int64_t outputs);
 

@@ -26,6 +26,9 @@ constexpr int64_t kLeastSlots = 2;
 /// (codegen/device/rows.cuh).
 constexpr int64_t kChunkColumns = 128, kRowPadding = 32;
 
+/// Shared memory for one expert's activations at most, whatever its pairs.
+constexpr int64_t kActBytes = 160 << 10;
+
 /// One piece lands while another is asked for.
 constexpr int64_t kLeastWindow = 2;
 
@@ -121,6 +124,33 @@ struct PlanStreams : megalith::impl::PlanStreamsBase<PlanStreams> {
     stage.setReadsAttr(ArrayAttr::get(&getContext(), reads));
   }
 
+  /// The least number of parts of K, each whole blocks, that take no more than `room` bytes.
+  static int64_t partsFor(StageOp stage, int64_t room, function_ref<int64_t(int64_t)> bytesOf) {
+    const int64_t k = *configInt(stage, "k"), blocks = sliceOf(stage).blocks;
+    if (bytesOf(k) <= room || k % kChunkColumns)
+      return 1;
+    int64_t parts = blocks;
+    for (int64_t count = blocks; count > 1; --count)
+      if (blocks % count == 0 && bytesOf(k / count) <= room)
+        parts = count;
+    return parts;
+  }
+
+  /// The activations of an expert that all rows chose, if they are too wide.
+  void cutActivations(StageOp stage, function_ref<int64_t(int64_t)> bytesOf) {
+    const int64_t k = *configInt(stage, "k"), parts = partsFor(stage, kActBytes, bytesOf);
+    AccessAttr input = inputOf(stage);
+    auto source = input ? getOperation().lookup<ExchangeOp>(input.getBuffer()) : ExchangeOp();
+    if (parts == 1 || !source || !source.isSelfValidating() || quantizesInput(stage))
+      return;
+    setConfig(stage, "k_parts", Builder(&getContext()).getI64IntegerAttr(parts));
+    recordReason(stage,
+                 {getArgumentName().str(), "activation rows",
+                  llvm::formatv("in {0} parts of K, {1} bytes each", parts, bytesOf(k / parts)),
+                  llvm::formatv("an expert's {0} rows of {1} channels may be {2} bytes, over {3}",
+                                getOperation().getRows(), k, bytesOf(k), kActBytes)});
+  }
+
   /// Rows too wide for shared memory come in parts of K.
   void cutRows() {
     const int64_t rows = getOperation().getRows();
@@ -130,6 +160,8 @@ struct PlanStreams : megalith::impl::PlanStreamsBase<PlanStreams> {
     int64_t room = inputBytes;
     SmallVector<StageOp> wide;
     for (auto stage : getOperation().getOps<StageOp>()) {
+      if (stage.getKind() == StageKind::ExpertDown)
+        cutActivations(stage, bytesOf);
       if (!bringsRows(stage) || stage.getKind() == StageKind::ExpertDown ||
           configInt(stage, "row_sms")) // rows that are dealt out come one at a time
         continue;
@@ -139,13 +171,7 @@ struct PlanStreams : megalith::impl::PlanStreamsBase<PlanStreams> {
         room = std::max(room, bytesOf(*configInt(stage, "k")));
     }
     for (StageOp stage : wide) {
-      const int64_t k = *configInt(stage, "k"), blocks = sliceOf(stage).blocks;
-      if (bytesOf(k) <= room)
-        continue;
-      int64_t parts = blocks;
-      for (int64_t count = blocks; count > 1; --count)
-        if (blocks % count == 0 && bytesOf(k / count) <= room)
-          parts = count;
+      const int64_t k = *configInt(stage, "k"), parts = partsFor(stage, room, bytesOf);
       if (parts == 1)
         continue;
       SmallVector<StageOp> readers = sharersOf(stage);

@@ -205,7 +205,8 @@ static ArrayRef<Key> keysOf(StageKind kind) {
       {"n", Int, true},     {"k", Int, true},
       {"unit", Int, true},  {"experts", Int, true},
       {"top_k", Int, true}, {"epilogue", Choice, true, "combine_residual squares"},
-      {"gain", Symbol},     {"quantize", Bool}};
+      {"gain", Symbol},     {"quantize", Bool},
+      {"k_parts", Int}};
   static constexpr Key kRows[] = {
       {"k", Int, true},      {"eps", Float, true},
       {"gain", Symbol},      {"branch_norm", Choice, true, "absent none rms input_scaled"},

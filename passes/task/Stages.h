@@ -33,8 +33,8 @@ std::optional<int64_t> windowOf(StageOp stage);
 /// Every stage has the config keys and accesses of its kind; the error names the one missing.
 llvm::LogicalResult checkStages(KernelOp kernel);
 
-/// In how many parts of K a linear stage has its activation rows in shared memory, one after
-/// another (docs/kernel-contract.md section 14); 1: whole.
+/// In how many parts of K a linear or expert_down stage has its activation rows in shared memory,
+/// one after another (docs/kernel-contract.md section 14); 1: whole.
 int64_t partsOf(StageOp stage);
 
 /// Does the stage multiply streamed weights (linear, expert_up, expert_down)?

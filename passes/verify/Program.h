@@ -18,7 +18,7 @@ inline constexpr int kRoles = 4;
 /// of a loop with steps in it counts as one too.
 inline constexpr int64_t kMaxSteps = 1 << 20;
 /// Most steps of all roles over the SMs that differ: seconds of a proof.
-inline constexpr int64_t kMaxStepsOfAll = 1 << 23;
+inline constexpr int64_t kMaxStepsOfAll = 1 << 24;
 
 /// A shared-memory buffer.
 struct Shared {

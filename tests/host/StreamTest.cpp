@@ -21,10 +21,10 @@ constexpr int64_t kSms = 4;
 /// Whole steps too: six layers make up to 4e-2 of the last bit of an fp32 stream, since one bf16
 /// that is rounded the other way in an early layer goes through all behind it. So they are held to
 /// twice what two evaluators differ by, over all workloads.
-void run(int64_t rows, const std::vector<check::Workload> &workloads) {
+void run(int64_t rows, int64_t sms, const std::vector<check::Workload> &workloads) {
   check::SessionOptions options = roomFor(workloads);
   options.open = true;
-  Bench bench(kStreamConfig, rows, kSms, options);
+  Bench bench(kStreamConfig, rows, sms, options);
   check::Report all;
   for (const check::Workload &each : workloads) {
     INFO("rows " << rows << ": " << each.str());
@@ -43,11 +43,29 @@ void run(int64_t rows, const std::vector<check::Workload> &workloads) {
 } // namespace
 
 TEST_CASE("rows 1: across the window's edge, round the ring") {
-  run(1,
+  run(1, kSms,
       {streamStep(2, {{.start = kStreamWindow - 1}}), streamStep(3, {{.start = kStreamRing - 1}})});
 }
 
+// From 4 rows on those of the stream are dealt out: two SMs do a row together.
 TEST_CASE("rows 4: several rows of a sequence round the ring; two sequences, a dead row") {
-  run(4, {streamStep(8, {{.start = kStreamRing - 2, .rows = 4}}),
-          streamStep(9, {{.start = 300, .rows = 2}, {.start = 5, .content = 1, .firstRow = 3}})});
+  run(4, 2 * kSms,
+      {streamStep(8, {{.start = kStreamRing - 2, .rows = 4}}),
+       streamStep(9, {{.start = 300, .rows = 2}, {.start = 5, .content = 1, .firstRow = 3}})});
+}
+
+// More rows than SMs; two column tiles. A row has the bits of any other bucket, whoever norms it.
+TEST_CASE("rows 16: several rows an SM, and the bits of rows 1") {
+  const check::Sequence subject = {.start = kStreamWindow - 1, .content = 7, .firstRow = 13};
+  const check::Workload crowd = streamStep(4, {{.start = 30, .rows = 9}, subject});
+  check::Sequence first = subject;
+  first.firstRow = 0;
+  const check::Workload alone = streamStep(4, {first});
+  Bench bench(kStreamConfig, 16, kSms, roomFor({crowd}));
+  check::Outcome outcome;
+  const check::Report report = bench.compare(crowd, 1, &outcome);
+  INFO(report.table());
+  checkLaunches(report);
+  Bench one(kStreamConfig, 1, kSms, roomFor({alone}));
+  CHECK(outcome.sameRow(13, one.run(alone, 1), 0));
 }

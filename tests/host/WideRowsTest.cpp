@@ -1,7 +1,8 @@
 //===- WideRowsTest.cpp - Activation rows that come in parts of K ---------===//
 //
-// A small model with many heads: 16 rows of its attention output are too wide to lie in shared
-// memory whole, and a tile of attention has more query vectors than one round takes.
+// A small model with many heads and wide experts: 16 rows of its attention output, and 16 of one
+// expert's activations, are too wide to lie in shared memory whole, and a tile of attention has
+// more query vectors than one round takes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -44,6 +45,7 @@ TEST_CASE("rows too wide for shared memory come in parts of K") {
     const std::string source = layerSource(bench);
     CHECK(source.find("poll_chunk_part<attn_words, o_proj::In, 2>(cta, k_part)") !=
           std::string::npos);
+    CHECK(source.find("poll_expert_part<act_words, act_rows, 2>") != std::string::npos);
     CHECK((source.find("group * 5 + mtile") != std::string::npos) == (sms == 3));
     check::Outcome first;
     const check::Report report = bench.compare(workload(), 1, &first);
@@ -56,7 +58,7 @@ TEST_CASE("rows too wide for shared memory come in parts of K") {
 
 TEST_CASE("a row's bits do not depend on whether its rows come in parts") {
   Bench wide(kConfig, 16, 3), narrow(kConfig, 2, 4);
-  CHECK(layerSource(narrow).find("poll_chunk_part") == std::string::npos);
+  CHECK(layerSource(narrow).find("k_part") == std::string::npos);
   const check::Workload alone{.seed = 3, .steps = 2, .sequences = {{.start = 99, .content = 7}}};
   // Row 12 of the crowd is the same sequence.
   CHECK(wide.run(workload(), 1).sameRow(12, narrow.run(alone, 1), 0));

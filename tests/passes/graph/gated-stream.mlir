@@ -6,6 +6,8 @@
 // RUN: megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=8},task-verify)' | FileCheck %s --check-prefix=ROLES
 // RUN: megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=11},task-verify)' | FileCheck %s --check-prefix=ROLES
 // RUN: megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=3 ranks=2},task-verify)' | FileCheck %s --check-prefix=RANKS
+// RUN: sed -e 's/<2x/<4x/g; s/<8x128/<16x128/g' %s | megalith-opt -pass-pipeline='builtin.module(megalith-pipeline{sms=8},task-verify)' | FileCheck %s --check-prefix=DEALT
+// RUN: sed -e 's/<2x/<4x/g; s/<8x128/<16x128/g' %s | megalith-opt -pass-pipeline='builtin.module(megalith-pipeline{sms=3},task-verify)' | FileCheck %s --check-prefix=FEW
 // RUN: not megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=3 ranks=4})' 2>&1 | FileCheck %s --check-prefix=FOUR
 
 // The gate's projection crosses the boundary with q, k and v.
@@ -68,6 +70,28 @@
 // ROLES: task.poll "update_row<out_rows, mid_words, resid_words>"
 // ROLES: task.kernel @last
 // ROLES: task.compute "epilogue_head<head, out, LogitRule<5.00000000e-01f, 2.00000000e+01f, 512>>"
+
+// Four rows are dealt out: two SMs do a row together, whoever multiplies reads the normed rows; those of the
+// launch's own stream lie behind its words. With three SMs each has a row, and one a second.
+// DEALT: task.kernel @embed
+// DEALT: task.poll "deal_norm_row<in_rows, resid_words, x_words, 2>" ["cta.sm / 2", "cta.sm % 2"] waits @resid_words reads [@resid[d0 floordiv 2, 0] 1 x [256], {{.*}}@x[d0 floordiv 2, (d0 mod 2) * 128] 1 x [128]]
+// DEALT: task.poll "poll_chunk<x_words, qkv_proj::In>"
+// DEALT: task.kernel @sliding
+// DEALT: task.exchange @mid [4, 384] f32
+// DEALT: task.stage @mid_rows rows {{.*}}writes [@mid[0, 0] 4 x [256], @mid[0, 256] 4 x [128]]
+// DEALT: task.refill @xs
+// DEALT-NEXT: task.refill @row_sums
+// DEALT-NEXT: task.poll "poll_branch<mid_rows, y_o_proj_words>" ["cta.sm / 2"] waits @y_o_proj_words reads [@y_o_proj[d0 floordiv 2, 0] 1 x [256]]
+// DEALT-NEXT: task.poll "deal_row<mid_rows, Previous<resid_words>, mid_words, Behind<mid_words, 256>, 2>" ["cta.sm / 2", "cta.sm % 2"]
+// DEALT-SAME: @mid[d0 floordiv 2, (d0 mod 2) * 128] 1 x [128], @mid[d0 floordiv 2, (d0 mod 2) * 64 + 256] 1 x [64]]
+// DEALT: task.poll "poll_chunk<Behind<mid_words, 256>, router::In>" [] waits @mid_words reads [@mid[0, 256] 4 x [128]]
+// DEALT: task.stage @pooler linear {{.*}}shares_input = @router
+// DEALT: task.poll "deal_row<out_rows, mid_words, resid_words, x_words, 2>"
+// DEALT: task.kernel @last
+// DEALT: task.poll "deal_row<out_rows, mid_words, resid_words, void, 2>"
+// DEALT: task.poll "deal_norm_row<final_rows, resid_words, x_words, 2>"
+// FEW: task.for "turn" in [(-d0) floordiv 3 + 2]
+// FEW: task.poll "deal_norm_row<in_rows, resid_words, x_words, 1>" ["cta.sm + turn * 3", "0"] waits @resid_words reads [@resid[d0 + d1 * 3, 0] 1 x [256]
 
 // Two ranks: rows of the stream and the router on each, whole; slices of what is multiplied to both.
 // RANKS: task.kernel @embed

@@ -51,7 +51,7 @@ task.kernel @idle "toy" target "sm_90a" sms 1 rows 1 {
 // -----
 
 // The number of trips depends on the SM: 900 long roles that all differ.
-// expected-error @+1 {{the kernel takes more than 8388608 steps over all its SMs, too many to prove; make its loops shorter, use fewer SMs or cut}}
+// expected-error @+1 {{the kernel takes more than 16777216 steps over all its SMs, too many to prove; make its loops shorter, use fewer SMs or cut}}
 task.kernel @wide "toy" target "sm_90a" sms 900 rows 1 {
   task.stage @s linear reads [] writes [] config {} {
     task.role poller {
@@ -67,7 +67,7 @@ task.kernel @wide "toy" target "sm_90a" sms 900 rows 1 {
 // -----
 
 // Places are counted too, where they do not join.
-// expected-error @+1 {{the kernel touches global memory in more than 8388608 places over all its SMs}}
+// expected-error @+1 {{the kernel touches global memory in more than 16777216 places over all its SMs}}
 task.kernel @places "toy" target "sm_90a" sms 132 rows 1 {
   task.buffer @x [1, 8] bf16 global immutable {slot = 0}
   task.stage @s linear reads [] writes [] config {} {
