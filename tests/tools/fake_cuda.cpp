@@ -68,6 +68,11 @@ void *allocateHost(size_t bytes) {
   return std::aligned_alloc(256, (bytes + 255) / 256 * 256);
 }
 
+/// The first place of the fault table.
+FaultRecord &recordOf(const LaunchArgs &args) {
+  return *reinterpret_cast<FaultRecord *>(args.fault + 1);
+}
+
 void runPlanKernel(const std::string &name, const LaunchArgs &args) {
   const uint64_t number = args.step->launch_base + args.launch_in_step;
   uint64_t &expected = fake.next[args.step];
@@ -78,7 +83,7 @@ void runPlanKernel(const std::string &name, const LaunchArgs &args) {
   }
   expected = number + 1;
   if (number == setting("FAKE_FAULT_AT", ~uint64_t(0))) {
-    *args.fault = {.valid = 1, .edge = 0, .sm = 5, .warp = 2, .launch = number, .expected = 1};
+    recordOf(args) = {.valid = 1, .edge = 0, .sm = 5, .warp = 2, .launch = number, .expected = 1};
     fake.lost = true;
   }
   const uint64_t slot = setting("FAKE_CHANGING", kMaxBuffers);
@@ -111,7 +116,7 @@ bool named(const char *variable, const std::string &name) {
 
 void runCalibration(const std::string &name, const LaunchArgs &args) {
   if (named("FAKE_FAULT_IN", name)) {
-    *args.fault = {.valid = 1, .edge = 7, .sm = 5, .warp = 2, .launch = 3, .expected = 1};
+    recordOf(args) = {.valid = 1, .edge = 7, .sm = 5, .warp = 2, .launch = 3, .expected = 1};
     fake.lost = true;
     return;
   }
