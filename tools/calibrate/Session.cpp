@@ -62,8 +62,8 @@ Session::~Session() {
     driver->unloadModule(module);
   for (Driver::Address address : allocations)
     driver->release(address);
-  if (record)
-    driver->releasePinned(record);
+  if (left)
+    driver->releasePinned(left);
 }
 
 Error Session::load(const runtime::Nvrtc &compiler, StringRef target) {
@@ -130,8 +130,7 @@ Error Session::allocate() {
   if (Error error = driver->copyToDevice(step, &descriptor, sizeof descriptor))
     return error;
   MEGALITH_TRY(pinned, driver->allocatePinned(sizeof(OneFault), faultOnDevice));
-  auto *fault = new (*pinned) OneFault;
-  record = &fault->record;
+  left = new (*pinned) OneFault;
   MEGALITH_TRY(first, driver->createEvent());
   from = *first;
   MEGALITH_TRY(second, driver->createEvent());
@@ -175,14 +174,15 @@ Error Session::join(int ordinal, Driver::Address address, std::function<void()> 
 
 Error Session::fault(StringRef kernel, Error error) {
   contextLost = true;
-  if (!record->valid)
+  const FaultRecord &record = left->record;
+  if (!record.valid)
     return problem("{0}: {1}", kernel, llvm::toString(std::move(error)));
   llvm::consumeError(std::move(error));
   return problem(
       "{0}: a wait missed its deadline of {1} ms: edge {2}, SM {3}, warp {4}, round {5}, "
       "expected {6}, seen {7}",
-      kernel, kDeadlineNs / 1000000, record->edge, record->sm, record->warp, record->launch,
-      record->expected, record->seen);
+      kernel, kDeadlineNs / 1000000, record.edge, record.sm, record.warp, record.launch,
+      record.expected, record.seen);
 }
 
 Expected<std::vector<Sample>> Session::run(StringRef kernel, Job job, Chain chain) {

@@ -74,7 +74,7 @@ private:
   runtime::Driver::Address step = 0, jobs = 0, samples = 0, data = 0, words = 0, counters = 0,
                            peerWords = 0;
   std::function<void()> meet;
-  FaultRecord *record = nullptr; ///< pinned
+  OneFault *left = nullptr; ///< by a wait past its deadline; pinned
   runtime::Driver::Address faultOnDevice = 0;
   runtime::Driver::Event from = nullptr, to = nullptr;
   int64_t bytes = 0;
