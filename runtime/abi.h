@@ -173,7 +173,8 @@ inline constexpr int kPeerTableOffset = 320, kRanksTail = 16;
 
 static_assert(sizeof(SequenceEntry) == 12 && sizeof(StepDescriptor) == 16 + 16 * 24);
 static_assert(sizeof(TokenList) == 16);
-static_assert(sizeof(FaultTable) == 16 && sizeof(FaultRecord) == 40 && sizeof(LaunchArgs) == 56 + 8 * kMaxBuffers);
+static_assert(sizeof(FaultTable) == 16 && sizeof(FaultRecord) == 40 &&
+              sizeof(LaunchArgs) == 56 + 8 * kMaxBuffers);
 static_assert(sizeof(StepArgs<2, 3>) == kStepTableOffset + 8 * 6);
 static_assert(sizeof(RankArgs<2, 3>) == kPeerTableOffset + 8 * 6);
 static_assert(sizeof(RanksArgs<2, 3>) == 2 * sizeof(RankArgs<2, 3>) + kRanksTail);

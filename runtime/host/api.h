@@ -49,8 +49,7 @@ struct HostApi {
   uint64_t (*now_ns)();
   uint32_t (*clock)(); ///< the scheduler's steps, 256 a nanosecond of now_ns
   void (*poll_pause)(const void *p);
-  void (*fail)(FaultTable *table, uint32_t edge, uint64_t expected, uint64_t seen,
-               uint64_t launch);
+  void (*fail)(FaultTable *table, uint32_t edge, uint64_t expected, uint64_t seen, uint64_t launch);
 
   // Called by kernels compiled with MEGALITH_HOST_LOG only (runtime/host/log.h).
   void (*mark)(const char *verb, const char *name, const char *order); ///< verb null: its end

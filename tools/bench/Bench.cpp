@@ -257,6 +257,9 @@ Error Bench::runPlan(const Compiled &compiled, int64_t pages, int64_t hopNs) {
   ExecuteOptions execute;
   for (int64_t context : options.contexts)
     execute.maxPages = std::max(execute.maxPages, workload(1, context).pagesPerSequence());
+  // Plans share their pools, those of windows too.
+  for (const Compiled &other : plans)
+    execute.rings = std::max(execute.rings, other.plan.rows);
   execute.tokenSteps = options.further();
   execute.poolPages = pages;
   execute.deadlineNs = options.deadlineNs;

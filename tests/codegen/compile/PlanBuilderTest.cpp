@@ -112,8 +112,8 @@ TEST_CASE("a plan lists kernels, buffers, weights and launches") {
                                              {4, "qkv", SlotRole::Exchange},
                                              {5, "partials", SlotRole::Exchange}});
   CHECK(plan.kernel("layer")->edges ==
-        std::vector<Edge>{{0, "qkv_words", "epilogue", "poller, epilogue"},
-                          {1, "partials_words", "epilogue", "poller"}});
+        std::vector<Edge>{{0, "qkv_words", "epilogue", "poller, epilogue", "words"},
+                          {1, "partials_words", "epilogue", "poller", "words"}});
   CHECK(plan.kernel("layer")->smemBytes == 2048);
 
   const Buffer &qkv = *plan.buffer("qkv");

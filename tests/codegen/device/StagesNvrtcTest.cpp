@@ -47,7 +47,9 @@ void check(const std::string &stage, size_t kernels) {
     for (const auto &[name, resources] : compiled->resources) {
       INFO(name << " for " << target << ": " << resources.registers << " registers");
       CHECK(resources.spillBytes == 0);
-      CHECK(resources.stackBytes == 0);
+      // Where a sequence has more than 64 query vectors, what their rounds came to is indexed by
+      // the round, which no register can be: it costs such kernels a little memory.
+      CHECK(resources.stackBytes <= (name == "rounds" ? 192 : 0));
       CHECK(resources.registers <= 168);
     }
   }

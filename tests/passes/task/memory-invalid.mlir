@@ -2,28 +2,28 @@
 // RUN: megalith-opt %s -split-input-file -verify-diagnostics --pass-pipeline='builtin.module(task.kernel(task-materialize-exchanges,task-plan-streams),task-select-protocol,task.kernel(task-plan-memory))'
 
 module attributes {megalith.model = "Mixtral-8x7B"} {
-  // expected-error-re @+1 {{rows bucket 8 of Mixtral-8x7B does not fit sm_90a: needs {{[0-9]+}} bytes of shared memory of 231424; compile smaller buckets}}
-  task.kernel @layer "layer" target "sm_90a" sms 128 rows 8 {
-    task.buffer @x [8, 4096] bf16 global immutable {slot = 0}
+  // expected-error-re @+1 {{rows bucket 16 of Mixtral-8x7B does not fit sm_90a: needs {{[0-9]+}} bytes of shared memory of 231424; compile smaller buckets}}
+  task.kernel @layer "layer" target "sm_90a" sms 128 rows 16 {
+    task.buffer @x [16, 4096] bf16 global immutable {slot = 0}
     task.weights @w_router n 8 k 4096 slot 1 rows ["router"]
     task.weights @w_up n 28672 k 4096 slot 2 gate_up ["gate", "up"] {experts = 8}
     task.weights @w_down n 4096 k 14336 slot 3 rows ["down"] {experts = 8}
-    task.buffer @resid [8, 4096] bf16 global value {crossing}
-    task.buffer @logits [8, 8] f32 global value
-    task.buffer @act [16, 14336] bf16 global value
+    task.buffer @resid [16, 4096] bf16 global value {crossing}
+    task.buffer @logits [16, 8] f32 global value
+    task.buffer @act [32, 14336] bf16 global value
     task.stage @router linear tiles 4 sms 4
-        reads [@x[0, 0] 8 x [4096], @w_router[d0, 0] 1 x [8]] writes [@logits[0, d0 * 2] 8 x [2]]
+        reads [@x[0, 0] 16 x [4096], @w_router[d0, 0] 1 x [8]] writes [@logits[0, d0 * 2] 16 x [2]]
         config {n = 8, k = 4096, unit = 1, epilogue = "logits"} {
     }
-    task.stage @top_k top_k reads [@logits[0, 0] 8 x [8]] writes [] config {experts = 8, k = 2, score = "softmax", renormalize = true} {
+    task.stage @top_k top_k reads [@logits[0, 0] 16 x [8]] writes [] config {experts = 8, k = 2, score = "softmax", renormalize = true} {
     }
     task.stage @expert_up expert_up tiles 128 sms 128
-        reads [@w_up[d0 * 112, 0] 112 x [8]] writes [@act[0, d0 * 112] 16 x [112]]
+        reads [@w_up[d0 * 112, 0] 112 x [8]] writes [@act[0, d0 * 112] 32 x [112]]
         config {n = 28672, k = 4096, unit = 112, experts = 8, top_k = 2, activation = "silu", shares_input = @router} {
     }
     task.stage @expert_down expert_down tiles 128 sms 128
-        reads [@act[0, 0] 16 x [14336], @w_down[d0 * 16, 0] 16 x [28], @resid[0, d0 * 32] 8 x [32] previous]
-        writes [@resid[0, d0 * 32] 8 x [32]]
+        reads [@act[0, 0] 32 x [14336], @w_down[d0 * 16, 0] 16 x [28], @resid[0, d0 * 32] 16 x [32] previous]
+        writes [@resid[0, d0 * 32] 16 x [32]]
         config {n = 4096, k = 14336, unit = 16, experts = 8, top_k = 2, epilogue = "combine_residual"} {
     }
   }
