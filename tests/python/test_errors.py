@@ -103,8 +103,10 @@ def test_names(program):
 
 
 def test_a_bucket_that_does_not_fit(capfd):
-    with pytest.raises(megalith.InputError, match="rows bucket 8 of mixtral-8x7b does not fit sm_90a") as raised:
-        megalith.compile("models/configs/mixtral-8x7b.json", rows=8)
+    wide = json.loads(Path("models/configs/mixtral-8x7b.json").read_text())
+    wide.update(hidden_size=16384, head_dim=128)
+    with pytest.raises(megalith.InputError, match="rows bucket 8 of wide does not fit sm_90a") as raised:
+        megalith.compile(wide, rows=8, name="wide")
     one_line_and_silent(raised, capfd)
 
 
