@@ -1,3 +1,11 @@
+//===- Calls.cpp - What calls of device functions say to each other -------===//
+//
+// Slots come from the edges that number them, results are taken up, nothing is done twice, and
+// functions that share a state in registers come in their order. The last is known by name only
+// (kAttention and the like): role regions do not say what a call keeps between calls.
+//
+//===----------------------------------------------------------------------===//
+
 #include "passes/verify/Calls.h"
 
 #include "llvm/ADT/StringExtras.h"

@@ -31,12 +31,15 @@ void addUnits(Measures &measures);
 void addParts(Measures &measures);
 void addLaunches(Measures &measures);
 
-/// What two GPUs of this machine cost each other; empty values never.
+/// A cost between two GPUs of this machine.
 struct PeerCost {
   std::string name, how;
   std::vector<double> values; ///< ns, run after run
 };
-std::vector<std::string> peerCosts(); ///< their names
+/// Names of what measurePeers measures.
+std::vector<std::string> peerCosts();
+/// Measures GPUs `first` and `second` (numbers as the driver counts), as `first` sees it. Fails
+/// with the words of the driver, for instance where neither reaches the other's memory.
 llvm::Expected<std::vector<PeerCost>> measurePeers(int first, int second, llvm::StringRef target);
 
 /// Mean over the SMs of a field of their samples.

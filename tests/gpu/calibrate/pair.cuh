@@ -11,19 +11,6 @@ struct PairConfig {
   static constexpr int kSms = 2, kRows = 1, kEdges = 1;
 };
 
-namespace detail {
-/// All lanes wait until the word has the value; for two SMs' traffic one lane or all is the same.
-template <class Cta>
-MEGALITH_DEVICE void await_word(const Cta &cta, const uint32_t *word, uint32_t value) {
-  Patience patience;
-  while (platform::ld_relaxed<platform::Scope::gpu, uint32_t>(word) != value) {
-    if (patience.lost(cta))
-      platform::fail(cta.args.fault, 98, value, 0, cta.n);
-    platform::poll_pause(word);
-  }
-}
-} // namespace detail
-
 /// SMs 0 and 1, one warp each, take turns: job.warmup + job.rounds rounds. The payload of round r
 /// lies job.stride bytes behind that of round r - 1, from byte 1024 of the words on; the flags do
 /// not move. Every word starts as 0.
@@ -50,14 +37,14 @@ MEGALITH_DEVICE void pair(const LaunchArgs &args) {
       platform::warp_sync();
       if (cta.lane == 0)
         platform::st_relaxed<platform::Scope::gpu, uint32_t>(there, round + 1);
-      detail::await_word(cta, back, round + 1);
+      await_word<98, platform::Scope::gpu>(cta, back, round + 1);
       platform::warp_sync();
     } else {
-      detail::await_word(cta, there, round + 1);
+      await_word<98, platform::Scope::gpu>(cta, there, round + 1);
       platform::warp_sync();
       const uint64_t seen = platform::now_ns();
       if (job.variant != kFlag)
-        detail::await_word(cta, payload, round + 1);
+        await_word<98, platform::Scope::gpu>(cta, payload, round + 1);
       platform::warp_sync();
       read += platform::now_ns() - seen;
       if (cta.lane == 0)
@@ -83,7 +70,7 @@ MEGALITH_DEVICE void reds(const LaunchArgs &args) {
     for (uint32_t i = 0; i < job.rounds; ++i)
       platform::red_add_relaxed<platform::Scope::gpu>(word, 1);
   platform::warp_sync();
-  detail::await_word(cta, word, job.rounds * job.sms);
+  await_word<98, platform::Scope::gpu>(cta, word, job.rounds * job.sms);
   report(cta, &sample_of(cta)->begin, begin);
   report(cta, &sample_of(cta)->end, platform::now_ns());
 }

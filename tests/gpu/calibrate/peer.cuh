@@ -16,18 +16,6 @@ struct PeerConfig {
 };
 inline constexpr int kPeerWords = 5; ///< buffer slot
 
-namespace detail {
-template <class Cta>
-MEGALITH_DEVICE void await_peer(const Cta &cta, const uint32_t *word, uint32_t value) {
-  Patience patience;
-  while (platform::ld_relaxed<platform::Scope::sys, uint32_t>(word) != value) {
-    if (patience.lost(cta))
-      platform::fail(cta.args.fault, 97, value, 0, cta.n);
-    platform::poll_pause(word);
-  }
-}
-} // namespace detail
-
 /// SM 0 of each, one warp: a word there, a word back, job.warmup + job.rounds times. Words start
 /// empty. Sample: times of the timed rounds.
 MEGALITH_DEVICE void peer_pair(const LaunchArgs &args) {
@@ -42,12 +30,12 @@ MEGALITH_DEVICE void peer_pair(const LaunchArgs &args) {
     if (round == job.warmup)
       begin = platform::now_ns();
     if (job.walk)
-      detail::await_peer(cta, own, round);
+      await_word<97, platform::Scope::sys>(cta, own, round);
     platform::warp_sync();
     if (cta.lane == 0)
       platform::st_relaxed<platform::Scope::sys, uint32_t>(peer, round);
     if (!job.walk)
-      detail::await_peer(cta, own, round);
+      await_word<97, platform::Scope::sys>(cta, own, round);
     platform::warp_sync();
   }
   report(cta, &sample_of(cta)->begin, begin);

@@ -116,4 +116,16 @@ MEGALITH_DEVICE void meet(const Cta &cta, const Job &job, int counter, uint32_t 
   platform::warp_sync();
 }
 
+/// All lanes wait until the word has the value; one lane or all is the same for two SMs' traffic.
+/// `Edge` is what a missed deadline reports.
+template <int Edge, platform::Scope Where, class Cta>
+MEGALITH_DEVICE void await_word(const Cta &cta, const uint32_t *word, uint32_t value) {
+  Patience patience;
+  while (platform::ld_relaxed<Where, uint32_t>(word) != value) {
+    if (patience.lost(cta))
+      platform::fail(cta.args.fault, Edge, value, 0, cta.n);
+    platform::poll_pause(word);
+  }
+}
+
 } // namespace megalith::calibrate
