@@ -394,7 +394,9 @@ LogicalResult emitDeclarations(KernelOp kernel, Writer &out) {
   out.blank();
   out.comment("Stages");
   for (auto [number, stage] : llvm::enumerate(kernel.getOps<StageOp>()))
-    if (stage.getKind() != StageKind::LaunchEnd && failed(emitStage(stage, number, out)))
+    // Nothing asks what the end of a launch is, except for records of it.
+    if ((stage.getKind() != StageKind::LaunchEnd || kernel.getTrace()) &&
+        failed(emitStage(stage, number, out)))
       return failure();
   return success();
 }

@@ -140,9 +140,10 @@ def TraceTask : Task_Pass<"task-trace", "::megalith::task::KernelOp"> {
   let summary = "kernels record what their warps do";
   let description = [{
     Marks kernels at role level with `trace`, so that their sources record stages, waits and what the stream costs
-    (codegen/device/trace.cuh); nothing else changes.
+    (codegen/device/trace.cuh); nothing else changes. A kernel that needs LaunchArgs' last slot, where records go,
+    records nothing, and a warning says so.
 
-    Errors: stages without role regions; LaunchArgs' last slot, where records go, is taken.
+    Errors: stages without role regions.
   }];
 }
 

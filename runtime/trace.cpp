@@ -21,6 +21,10 @@ int64_t traceBytes(const KernelTrace &trace, int64_t sms) {
   return sms * kWarpsPerCta * warpBytes(trace);
 }
 
+bool isRecorded(const Plan &plan, int64_t index) {
+  return plan.kernel(plan.launches[size_t(index)].kernel)->trace.has_value();
+}
+
 llvm::StringRef roleOfWarp(int64_t warp) {
   if (warp < 2)
     return warp == 0 ? "producer" : "poller";

@@ -69,6 +69,10 @@ struct Trace {
   double alignmentError = 0, largestError = 0;
 };
 
+/// Whether launch `index` of the plan leaves records: its kernel was compiled with --trace and has
+/// a slot for them.
+bool isRecorded(const Plan &plan, int64_t index);
+
 /// Reads records of launches of `plan`, at most a second from the first to the last. The error
 /// names the launch, SM and warp whose record is not one, as when the launch did not run.
 llvm::Expected<Trace> decodeTrace(const Plan &plan, std::span<const LaunchRecord> records);

@@ -7,10 +7,16 @@
 #   FOLDER/mirror.sh run FOLDER [STEPS]
 #       there, some minutes: records what launches leave; STEPS (1000) steps with the same bits, a
 #       fifth of them with start delays; then times at 0, 800 and 1500 ns a hop. Files go to $OUT.
+#   mirror.sh prepare-trace FOLDER CONFIG [LAYERS [FORMAT]]
+#   FOLDER/mirror.sh trace FOLDER [CONTEXT]
+#       likewise, of plans that record (--trace), at 1 and 16 rows: where a layer's time goes at CONTEXT
+#       (2048) positions, under a minute. Tables are printed, timelines go to $OUT for
+#       `megalith simulate FOLDER/traced-bf16/sm_90a/rows1-tp8 --context 2048 --against FILE`.
 #   build/bin/tests/gpu/check compare FOLDER/muse-bf16/sm_90a/rows1-tp8 OUT 2047,8192
 #       here again: what was recorded against the reference; likewise muse-nvfp4.
 set -u
-usage="usage: mirror.sh prepare FOLDER CONFIG [LAYERS [FORMAT]], or mirror.sh run FOLDER [STEPS]"
+usage="usage: mirror.sh prepare|prepare-trace FOLDER CONFIG [LAYERS [FORMAT]], or mirror.sh run FOLDER \
+[STEPS], or mirror.sh trace FOLDER [CONTEXT]"
 what=${1:?$usage}
 folder=${2:?$usage}
 
@@ -29,8 +35,8 @@ for key, value in text.items():
 json.dump(config, sys.stdout, indent=1)
 PYTHON
   made=$(mktemp -d)
-  build/bin/tools/megalith/megalith compile "$folder/$name/$name.json" --target sm_90a --rows 1 \
-    --tp 8 -o "$made" "${@:4}"
+  build/bin/tools/megalith/megalith compile "$folder/$name/$name.json" --target sm_90a --tp 8 \
+    -o "$made" "${@:4}"
   mv "$folder/$name/$name.json" "$folder/$name/config.json"
   rm -rf "${folder:?}/$name/sm_90a"
   for plan in "$made"/sm_90a/rows*; do
@@ -42,7 +48,7 @@ PYTHON
   rm -rf "$made"
 }
 
-prepare() { # CONFIG LAYERS FORMAT
+prepare() { # CONFIG LAYERS FORMAT NAME OPTIONS...
   set -e
   bazel build --config=static //tests/gpu:check //tools/bench:megalith-bench
   mkdir -p "$folder"
@@ -51,20 +57,26 @@ prepare() { # CONFIG LAYERS FORMAT
   done
   bazel build //tools/megalith
   install -m 755 tests/gpu/mirror.sh "$folder"
-  [ "$3" = nvfp4 ] || prepare_model muse-bf16 "$1" "$2"
-  [ "$3" = bf16 ] || prepare_model muse-nvfp4 "$1" "$2" --quant nvfp4
+  [ "$3" = nvfp4 ] || prepare_model "$4-bf16" "$1" "$2" "${@:5}"
+  [ "$3" = bf16 ] || prepare_model "$4-nvfp4" "$1" "$2" "${@:5}" --quant nvfp4
   du -sh "$folder"
 }
 
-run() { # STEPS
-  out=${OUT:-$(mktemp -d)}
-  failed=0
-  try() { # SECONDS WORDS...
-    timeout "$1" "${@:2}" || {
-      echo "mirror: FAILED, exit code $?: ${*:2}"
-      failed=1
-    }
+out=${OUT:-$(mktemp -d)}
+failed=0
+try() { # SECONDS WORDS...
+  timeout "$1" "${@:2}" || {
+    echo "mirror: FAILED, exit code $?: ${*:2}"
+    failed=1
   }
+}
+finish() {
+  echo "files: $out"
+  [ "$failed" = 0 ] && echo "mirror: passed" || echo "mirror: FAILED"
+  return "$failed"
+}
+
+run() { # STEPS
   for model in "$folder"/muse-*/; do
     name=$(basename "$model")
     plan=$folder/$name/sm_90a/rows1-tp8
@@ -74,16 +86,28 @@ run() { # STEPS
     try 240 "$folder/megalith-bench" "$folder/$name/sm_90a" --tp 8 --mirror-ranks \
       --hop 0,800,1500 --context 2048,8192,131072 --json "$out/$name.json"
   done
-  echo "files: $out"
-  [ "$failed" = 0 ] && echo "mirror: passed" || echo "mirror: FAILED"
-  return "$failed"
+  finish
+}
+
+trace() { # CONTEXT
+  for model in "$folder"/traced-*/; do
+    name=$(basename "$model")
+    for rows in 1 16; do
+      echo "== $name, rows $rows"
+      try 60 "$folder/megalith-bench" "$folder/$name/sm_90a" --tp 8 --mirror-ranks --rows "$rows" \
+        --hop 0 --context "$1" --steps 100 --trace "$out/$name-rows$rows.json"
+    done
+  done
+  finish
 }
 
 case $what in
-prepare) prepare "${3:?$usage}" "${4:-10}" "${5:-both}" ;;
+prepare) prepare "${3:?$usage}" "${4:-10}" "${5:-both}" muse --rows 1 ;;
+prepare-trace) prepare "${3:?$usage}" "${4:-10}" "${5:-both}" traced --rows 1,16 --trace ;;
 run) run "${3:-1000}" ;;
+trace) trace "${3:-2048}" ;;
 *)
-  echo "mirror.sh: expected prepare or run but got $what" >&2
+  echo "mirror.sh: expected prepare, prepare-trace, run or trace but got $what" >&2
   exit 2
   ;;
 esac

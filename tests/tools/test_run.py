@@ -12,6 +12,7 @@ import pytest
 MEGALITH = os.path.abspath("tools/megalith/megalith")
 CONFIGS = Path("models/configs").resolve()
 QWEN = str(CONFIGS / "qwen3-moe-small.test.json")
+MUSE = str(CONFIGS / "muse-spark-mini.test.json")
 MIXTRAL = str(CONFIGS / "mixtral-small.test.json")
 
 
@@ -141,6 +142,22 @@ def test_records(tmp_path):
     bars = [e for e in json.loads(perfetto.read_text())["traceEvents"] if e["ph"] == "X"]
     assert {e["name"] for e in bars if e["cat"] == "stage"} >= {s["name"] for s in kernels["layer"]["stages"]}
     assert any(e["cat"] == "wait" and e["name"] == "mid_words" for e in bars)
+
+
+def test_records_of_rank_0(tmp_path):
+    """Of several ranks the first's records are shown, those of layers of every kind."""
+    config = ["--sms", 4, "--rows", 1, "--tp", 2]
+    megalith("compile", MUSE, "--target", "sm_90a", *config, "--trace", "--no-cubins", "-o", tmp_path)
+    folder, trace = tmp_path / "sm_90a/rows1-tp2", tmp_path / "trace.json"
+    done = megalith("run", folder, "--context", "319", "--trace", trace)
+    found = json.loads(trace.read_text())
+    assert [launch["kernel"] for launch in found["launches"]] == ["full", "sliding", "sliding"]
+    assert all(len(launch["warps"]) == 4 * 11 for launch in found["launches"])
+    for kernel in ("sliding", "full"):
+        summary = next(k for k in found["summary"]["kernels"] if k["kernel"] == kernel)
+        assert {s["stage"] for s in summary["stages"] if s["role"] == "consumer"} >= {"mid_rows", "out_rows", "pooler"}
+        assert f"kernel {kernel}, " in done.stdout
+    check_path(found)
 
 
 def test_records_of_kernels_that_record_nothing(artifact):

@@ -232,6 +232,8 @@ Error Timing::readRecords(Cell &cell) {
   const uint64_t base = executor.launchBase() + uint64_t(advanced - launches);
   std::vector<LaunchRecord> records;
   for (int64_t i = std::max<int64_t>(0, launches - kTracedLaunches); i < launches; ++i) {
+    if (!isRecorded(plan, i))
+      continue;
     MEGALITH_TRY(one, executor.readTrace(i, base + uint64_t(i)));
     records.push_back(std::move(*one));
   }

@@ -393,6 +393,8 @@ Expected<runtime::Trace> Session::readTrace() {
   std::vector<runtime::LaunchRecord> records;
   const int64_t end = firstLaunch + launchCount;
   for (int64_t launch = std::max(firstLaunch, end - options.traced); launch < end; ++launch) {
+    if (!runtime::isRecorded(plan(), launch))
+      continue;
     auto record = executor->readTrace(launch, executor->launchNumber(launch));
     if (!record)
       return record.takeError();

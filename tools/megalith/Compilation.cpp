@@ -90,10 +90,10 @@ Expected<std::unique_ptr<Compilation>> Compilation::create(CompileRequest reques
         Exit::CommandLine,
         "--trace: expected with a launch of a layer or less, but --scope says step: a loop "
         "over launches has no record of each yet; leave one of them out");
-  if (request.tp > 1 && (request.launch != runtime::LaunchMode::Fused || request.trace))
+  if (request.tp > 1 && request.launch != runtime::LaunchMode::Fused)
     return failure(Exit::CommandLine,
-                   "--tp {0}: expected with launches of a layer and without --trace, which several "
-                   "ranks do not have yet; leave out --scope, --launch and --trace",
+                   "--tp {0}: expected with launches of a layer, which several ranks do not have "
+                   "otherwise yet; leave out --scope and --launch",
                    request.tp);
   std::unique_ptr<Compilation> compilation(
       new Compilation(std::move(request), std::move(progress)));
@@ -167,6 +167,8 @@ Error Compilation::runPasses() {
     mlir::ScopedDiagnosticHandler handler(&context, [&](mlir::Diagnostic &diagnostic) {
       if (diagnostic.getSeverity() == mlir::DiagnosticSeverity::Error && message.empty())
         message = diagnostic.str();
+      if (diagnostic.getSeverity() == mlir::DiagnosticSeverity::Warning)
+        progress("warning: " + diagnostic.str());
       return mlir::success();
     });
     const bool failed = mlir::failed(manager.run(*module));
