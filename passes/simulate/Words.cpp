@@ -123,11 +123,17 @@ Engine::Outcome Engine::poll(int64_t id, const Instr &instr) {
   Launch &launch = launches[size_t(warp.launch)];
   if (warp.phase == 2) { // the words are here
     setPolling(warp, false);
+    if (instr.publishes) // a row of the stream: normed and handed on in its poll
+      publish(launch, warp, instr);
     return Outcome::Next;
   }
+  // Words first: what is read beside them, as gains, was there before.
   const Access *read = nullptr, *write = nullptr;
   for (const Access &access : launch.program->accessesOf(instr))
-    (access.isWrite ? write : read) = &access;
+    if (access.isWrite)
+      write = &access;
+    else if (!read || isa<ExchangeOp>(launch.program->globals[size_t(access.decl)].op))
+      read = &access;
   const bool isConsumer = warp.role == kConsumer;
   const verify::Rect rect = read->at(warp.dims.data());
   auto exchange = dyn_cast<ExchangeOp>(launch.program->globals[size_t(read->decl)].op);

@@ -74,6 +74,17 @@ def test_one_rank_of_several(tmp_path):
     assert step("--hop-ns", "0") < step() < step("--hop-ns", "5000")
 
 
+def test_rows_that_are_handed_on_in_their_poll(tmp_path):
+    """From 4 rows on a row of the stream is normed on some SMs, and all wait for what they publish."""
+    megalith("compile", MUSE, "--target", "sm_90a", "--rows", "4", "--tp", "2", "--no-cubins", "-o", tmp_path)
+    file = tmp_path / "predicted.json"
+    megalith("simulate", tmp_path / "sm_90a/rows4-tp2", "--context", "64", "--json", file)
+    for kernel in json.loads(file.read_text())["summary"]["kernels"]:
+        stages = {s["stage"]: s for s in kernel["stages"] if s["role"] == "consumer"}
+        for before, after in (("mid_rows", "router"), ("out_rows", "qkv_proj")):
+            assert stages[after]["ready"]["median"] > stages[before]["end"]["median"]
+
+
 @pytest.mark.parametrize("options, code, message", [
     (["--step", "--layers", "2"], 2, "--step: a whole step has all layers; leave --layers out"),
     (["--context", "1,2"], 2, "--context: expected one number or 1, a row's each, but got 2"),
