@@ -18,10 +18,19 @@ int64_t Valuation::of(const Symbol &symbol, llvm::ArrayRef<int64_t> dims, int la
     state = (state ^ (state >> 27)) * 0x94d049bb133111ebull;
     state ^= state >> 31;
   };
+  // Dimension 0 is the SM: left out for values that all SMs share. Which kind an SM is does not
+  // depend on the symbol, so SMs of a kind agree in all of them.
+  uint64_t kind = static_cast<uint64_t>(dims.front());
+  if (symbol.isPerSm && kinds < INT64_MAX) {
+    mix(kind);
+    kind = state % static_cast<uint64_t>(kinds);
+    state = seed;
+  }
   for (unsigned char c : symbol.name)
     mix(c);
-  // Dimension 0 is the SM: left out for values that all SMs share.
-  for (int64_t index : dims.drop_front(symbol.isPerSm ? 0 : 1))
+  if (symbol.isPerSm)
+    mix(kind);
+  for (int64_t index : dims.drop_front())
     mix(static_cast<uint64_t>(index));
   if (launch)
     mix(~static_cast<uint64_t>(launch));

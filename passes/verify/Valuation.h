@@ -11,9 +11,12 @@ namespace megalith::verify {
 class Valuation {
 public:
   /// Every symbol at its largest value: all experts, all splits.
-  static Valuation largest() { return Valuation(0, /*isLargest=*/true); }
-  /// Every symbol somewhere in its range, reproducibly from `seed`.
-  static Valuation random(uint64_t seed) { return Valuation(seed, /*isLargest=*/false); }
+  static Valuation largest() { return Valuation(0, INT64_MAX, /*isLargest=*/true); }
+  /// Every symbol somewhere in its range, reproducibly from `seed`; per-SM symbols have values of
+  /// at most `kinds` kinds of SM, dealt out anew by each seed.
+  static Valuation random(uint64_t seed, int64_t kinds = INT64_MAX) {
+    return Valuation(seed, kinds, /*isLargest=*/false);
+  }
 
   /// A symbol as valuations see it, since they are asked millions of times.
   struct Symbol {
@@ -27,8 +30,10 @@ public:
   int64_t of(const Symbol &symbol, llvm::ArrayRef<int64_t> dims, int launch) const;
 
 private:
-  Valuation(uint64_t seed, bool isLargest) : seed(seed), isLargest(isLargest) {}
+  Valuation(uint64_t seed, int64_t kinds, bool isLargest)
+      : seed(seed), kinds(kinds), isLargest(isLargest) {}
   uint64_t seed;
+  int64_t kinds;
   bool isLargest;
 };
 

@@ -15,8 +15,12 @@ inline constexpr int kRandomCases = 8;
 /// `randomCases` smaller ones. Reports every fault on the op it concerns.
 mlir::LogicalResult verifyKernel(task::KernelOp kernel, int randomCases = kRandomCases);
 
-/// Proves every kernel of the module, and what only holds over all of them: each kernel declares
-/// and re-arms every sentinel exchange of the plan, since sets are chosen by launch parity.
+/// What only holds over all kernels of a module, each of which is proved by itself: each declares
+/// and re-arms every sentinel exchange of the plan, since sets are chosen by launch parity, and what
+/// launches hand each other is written before it is read.
+mlir::LogicalResult verifyTogether(mlir::ModuleOp module);
+
+/// Proves every kernel of the module, and what only holds over all of them.
 mlir::LogicalResult verifyPlan(mlir::ModuleOp module, int randomCases = kRandomCases);
 
 } // namespace megalith::verify

@@ -8,6 +8,7 @@
 #include "tests/mutation/HostRuns.h"
 #include "tests/mutation/Reasons.h"
 #include "tests/mutation/Subjects.h"
+#include "tests/mutation/Workers.h"
 
 #include "passes/verify/Verify.h"
 
@@ -16,9 +17,12 @@
 #include "llvm/ADT/StringMap.h"
 
 #include <algorithm>
+#include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <set>
+#include <thread>
 
 using namespace mlir;
 using namespace megalith;
@@ -28,6 +32,8 @@ namespace {
 
 constexpr size_t kProofMutants = 2500, kHostMutants = 300;
 constexpr int kHostSeeds = 5;
+/// Mutants that a process takes at a time; on the host platform each slice runs the plan itself.
+constexpr size_t kProofSlice = 256, kHostSlice = 1000;
 
 bool isFull() {
   return std::getenv("MEGALITH_FULL") != nullptr;
@@ -101,104 +107,172 @@ void draw(std::vector<Subject> &subjects, size_t count, uint64_t seed) {
     std::sort(subject.drawn.begin(), subject.drawn.end());
 }
 
-/// Whether verifiers or proof reject the mutant. Its own kernel first: most die there.
+/// Whether verifiers or proof reject the mutant. Kernels that it left as they were are proved; the
+/// plan it comes from is.
 bool isRejected(const Mutant &mutant) {
   task::KernelOp kernel = mutant.kernel;
-  if (kernel && (failed(mlir::verify(kernel)) || failed(verify::verifyKernel(kernel))))
-    return true;
-  return failed(mlir::verify(*mutant.plan)) || failed(verify::verifyPlan(*mutant.plan));
+  return (kernel && (failed(mlir::verify(kernel)) || failed(verify::verifyKernel(kernel)))) ||
+         failed(mlir::verify(*mutant.plan)) || failed(verify::verifyTogether(*mutant.plan));
 }
 
-struct Tally {
-  size_t killed = 0, implied = 0, unneeded = 0, footprint = 0, commutes = 0, unexplained = 0,
-         total = 0;
-  void operator+=(const Tally &o) {
-    killed += o.killed, implied += o.implied, unneeded += o.unneeded, footprint += o.footprint;
-    commutes += o.commutes, unexplained += o.unexplained, total += o.total;
-  }
-  void print(const std::string &name) const {
-    std::printf("%-24s %7zu %7zu %7zu %7zu %7zu %7zu %7zu\n", name.c_str(), killed, implied,
-                unneeded, footprint, commutes, unexplained, total);
-  }
+/// Some of a subject's drawn mutants: [begin, end) of them.
+struct Slice {
+  size_t subject, begin, end;
 };
+
+/// All drawn mutants in slices, so that processes end at about the same time.
+std::vector<Slice> slicesOf(const std::vector<Subject> &subjects, size_t most) {
+  std::vector<Slice> slices;
+  for (size_t s = subjects.size(); s-- > 0;) // the widest plans stand last and cost most
+    for (size_t begin = 0; begin < subjects[s].drawn.size(); begin += most)
+      slices.push_back({s, begin, std::min(subjects[s].drawn.size(), begin + most)});
+  return slices;
+}
+
+/// All mutants are worth all cores; a few must leave them to other tests.
+unsigned workers() {
+  return isFull() ? std::max(1u, std::thread::hardware_concurrency()) : 1;
+}
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Numbers in a line, of a job's process or for people.
+template <size_t N> std::string lineOf(const std::array<size_t, N> &numbers) {
+  std::string line;
+  for (size_t number : numbers)
+    line += (line.empty() ? "" : " ") + std::to_string(number);
+  return line;
+}
+template <size_t N> void addLine(std::array<size_t, N> &numbers, llvm::StringRef line) {
+  for (size_t &number : numbers) {
+    size_t more = 0;
+    line.consumeInteger(10, more);
+    line = line.ltrim();
+    number += more;
+  }
+}
+
+/// What became of mutants.
+enum End { Killed, Implied, Unneeded, Footprint, Commutes, Unexplained, Total, Ends };
+using Tally = std::array<size_t, Ends>;
+
+void print(const std::string &name, const Tally &tally) {
+  std::printf("%-24s", name.c_str());
+  for (size_t number : tally)
+    std::printf(" %7zu", number);
+  std::printf("\n");
+}
+
+/// Explains a mutant that was accepted, aloud if `isLoud` or nothing does.
+End explain(Subject &subject, Mutant &mutant, const Mutation &mutation, bool isLoud) {
+  Explanation why{Reason::None, "the launches of the step"};
+  if (mutant.kernel)
+    why = subject
+              .explainerOf(
+                  subject.loaded.plan->lookupSymbol<task::KernelOp>(mutant.kernel.getSymName()))
+              .explain(mutant.kernel, mutation);
+  if (why.reason == Reason::None || isLoud)
+    std::printf("%s: %s: %s\n    %s\n", why.reason == Reason::None ? "SURVIVOR" : "equivalent",
+                mutation.name.c_str(), mutation.site.c_str(), why.text.c_str());
+  switch (why.reason) {
+  case Reason::Implied:
+    return Implied;
+  case Reason::Unneeded:
+    return Unneeded;
+  case Reason::Footprint:
+    return Footprint;
+  case Reason::Commutes:
+    return Commutes;
+  case Reason::None:
+    break;
+  }
+  return Unexplained;
+}
 
 int proof(llvm::StringRef only) {
   std::vector<Subject> subjects = loadSubjects(only, /*areConfigs=*/false);
   draw(subjects, isFull() || !only.empty() ? SIZE_MAX : kProofMutants, /*seed=*/1);
-  std::map<std::string, Tally> byOperator;
-  Tally all;
-  size_t kernels = 0;
-  for (Subject &subject : subjects) {
-    Tally here;
-    kernels += llvm::range_size(subject.loaded.plan->getOps<task::KernelOp>());
+  const std::vector<Slice> slices = slicesOf(subjects, kProofSlice);
+  auto work = [&](size_t job) {
+    const Slice &slice = slices[job];
+    Subject &subject = subjects[slice.subject];
+    const double begin = now();
+    std::map<std::string, Tally> byOperator;
     ScopedDiagnosticHandler silence(subject.context.get(), [](Diagnostic &) { return success(); });
-    for (size_t index : subject.drawn) {
+    for (size_t i = slice.begin; i < slice.end; ++i) {
+      const size_t index = subject.drawn[i];
       const Mutation &mutation = subject.mutations[index];
       Mutant mutant = mutate(*subject.loaded.plan, mutation);
-      Tally one{.total = 1};
-      if (isRejected(mutant)) {
-        one.killed = 1;
-      } else {
-        Explanation why{Reason::None, "the launches of the step"};
-        if (mutant.kernel)
-          why = subject
-                    .explainerOf(subject.loaded.plan->lookupSymbol<task::KernelOp>(
-                        mutant.kernel.getSymName()))
-                    .explain(mutant.kernel, mutation);
-        size_t &count = [&]() -> size_t & {
-          switch (why.reason) {
-          case Reason::Implied:
-            return one.implied;
-          case Reason::Unneeded:
-            return one.unneeded;
-          case Reason::Footprint:
-            return one.footprint;
-          case Reason::Commutes:
-            return one.commutes;
-          case Reason::None:
-            break;
-          }
-          return one.unexplained;
-        }();
-        count = 1;
-        if (why.reason == Reason::None || !only.empty())
-          std::printf("%s: %s: %s\n    %s\n",
-                      why.reason == Reason::None ? "SURVIVOR" : "equivalent", mutation.name.c_str(),
-                      mutation.site.c_str(), why.text.c_str());
-      }
-      byOperator[mutation.name] += one;
-      here += one;
+      Tally &tally = byOperator[mutation.name];
+      ++tally[Total];
+      ++tally[isRejected(mutant) ? Killed : explain(subject, mutant, mutation, !only.empty())];
     }
-    std::fprintf(stderr, "%s: %zu of %zu mutants\n", subject.spec.name().c_str(), here.total,
-                 subject.mutations.size());
-    all += here;
-  }
+    std::fprintf(stderr, "%s: %zu of %zu mutants, %.0f s\n", subject.spec.name().c_str(),
+                 slice.end - slice.begin, subject.mutations.size(), now() - begin);
+    std::string lines;
+    for (const auto &[name, tally] : byOperator)
+      lines += name + "\t" + lineOf(tally) + "\n";
+    return lines;
+  };
+  std::map<std::string, Tally> byOperator;
+  Tally all{};
+  const bool isWhole = dealOut(slices.size(), workers(), work, [&](llvm::StringRef line) {
+    auto [name, numbers] = line.split('\t');
+    addLine(byOperator[name.str()], numbers);
+    addLine(all, numbers);
+  });
+  size_t kernels = 0;
+  for (Subject &subject : subjects)
+    kernels += llvm::range_size(subject.loaded.plan->getOps<task::KernelOp>());
   std::printf("%-24s %7s %7s %7s %7s %7s %7s %7s\n", "operator", "killed", "implied", "unneed.",
               "footpr.", "commute", "SURVIV.", "total");
   for (const auto &[name, tally] : byOperator)
-    tally.print(name);
-  all.print("all");
+    print(name, tally);
+  print("all", all);
   std::printf("%zu kernels: %zu killed, %zu equivalent, %zu unexplained, %zu mutants\n", kernels,
-              all.killed, all.implied + all.unneeded + all.footprint + all.commutes,
-              all.unexplained, all.total);
-  return all.unexplained || all.total == 0;
+              all[Killed], all[Implied] + all[Unneeded] + all[Footprint] + all[Commutes],
+              all[Unexplained], all[Total]);
+  if (!isWhole)
+    std::printf("a process ended before its work did\n");
+  return !isWhole || all[Unexplained] || all[Total] == 0;
 }
+
+/// What became of mutants on the host platform, and milliseconds.
+enum HostEnd {
+  Rejected,
+  SameCode,
+  Again,
+  Ran,
+  SameBits,
+  Failed,
+  AllHost,
+  Compiling,
+  Running,
+  HostEnds
+};
+using HostTally = std::array<size_t, HostEnds>;
 
 int host(llvm::StringRef only) {
   std::vector<Subject> subjects = loadSubjects(only, /*areConfigs=*/true);
   draw(subjects, isFull() || !only.empty() ? SIZE_MAX : kHostMutants, /*seed=*/2);
-  size_t rejected = 0, sameCode = 0, again = 0, ran = 0, sameBits = 0, failures = 0, total = 0;
-  double compileSeconds = 0, runSeconds = 0;
-  for (Subject &subject : subjects) {
+  const std::vector<Slice> slices = slicesOf(subjects, kHostSlice);
+  auto work = [&](size_t job) {
+    const Slice &slice = slices[job];
+    Subject &subject = subjects[slice.subject];
+    const double begin = now();
+    HostTally tally{};
     ScopedDiagnosticHandler silence(subject.context.get(), [](Diagnostic &) { return success(); });
     std::unique_ptr<HostRuns> runs;
     std::set<std::string> seen; // kernels that ran
-    for (size_t index : subject.drawn) {
+    for (size_t i = slice.begin; i < slice.end; ++i) {
+      const size_t index = subject.drawn[i];
       const Mutation &mutation = subject.mutations[index];
       Mutant mutant = mutate(*subject.loaded.plan, mutation);
-      ++total;
+      ++tally[AllHost];
       if (isRejected(mutant)) {
-        ++rejected;
+        ++tally[Rejected];
         continue;
       }
       task::KernelOp kernel = mutant.kernel;
@@ -207,11 +281,11 @@ int host(llvm::StringRef only) {
                           : task::KernelOp();
       const std::string source = kernel ? sourceOf(kernel) : "";
       if (kernel && source == subject.sourceOf(original)) {
-        ++sameCode;
+        ++tally[SameCode];
         continue;
       }
       if (kernel && !seen.insert(source).second) {
-        ++again;
+        ++tally[Again];
         continue;
       }
       if (!runs) {
@@ -222,28 +296,35 @@ int host(llvm::StringRef only) {
       }
       const bool isSame = kernel && arithmeticOf(kernel) == arithmeticOf(original);
       const std::string fault = runs->run(*mutant.plan, kHostSeeds, isSame);
-      ++ran;
-      sameBits += isSame;
+      ++tally[Ran];
+      tally[SameBits] += isSame;
       if (fault.empty())
         continue;
-      ++failures;
+      ++tally[Failed];
       std::printf("ACCEPTED BUT FAILS: %s: %s\n    %s\n", mutation.name.c_str(),
                   mutation.site.c_str(), fault.c_str());
     }
     if (runs) {
-      compileSeconds += runs->compileSeconds;
-      runSeconds += runs->runSeconds;
+      tally[Compiling] = size_t(1e3 * runs->compileSeconds);
+      tally[Running] = size_t(1e3 * runs->runSeconds);
     }
-    std::fprintf(stderr, "%s: %zu mutants, %zu ran so far, %.0f s compiling, %.0f s running\n",
-                 subject.spec.name().c_str(), subject.drawn.size(), ran, compileSeconds,
-                 runSeconds);
-  }
+    std::fprintf(stderr, "%s: %zu mutants, %zu ran, %.0f s: %.0f compiling, %.0f running\n",
+                 subject.spec.name().c_str(), tally[AllHost], tally[Ran], now() - begin,
+                 1e-3 * double(tally[Compiling]), 1e-3 * double(tally[Running]));
+    return lineOf(tally) + "\n";
+  };
+  HostTally all{};
+  const bool isWhole =
+      dealOut(slices.size(), workers(), work, [&](llvm::StringRef line) { addLine(all, line); });
   std::printf("%zu mutants: %zu rejected; %zu accepted with the plan's own code, %zu with another "
               "mutant's; %zu ran under %d seeds each, %zu of them held to the plan's bits; %zu "
               "failed\n%.1f s compiling, %.1f s running\n",
-              total, rejected, sameCode, again, ran, kHostSeeds, sameBits, failures, compileSeconds,
-              runSeconds);
-  return failures || total == 0;
+              all[AllHost], all[Rejected], all[SameCode], all[Again], all[Ran], kHostSeeds,
+              all[SameBits], all[Failed], 1e-3 * double(all[Compiling]),
+              1e-3 * double(all[Running]));
+  if (!isWhole)
+    std::printf("a process ended before its work did\n");
+  return !isWhole || all[Failed] || all[AllHost] == 0;
 }
 
 } // namespace

@@ -66,6 +66,23 @@ task.kernel @wide "toy" target "sm_90a" sms 900 rows 1 {
 
 // -----
 
+// What varies with the SM in smaller cases only: 900 SMs of 20,000 steps each would be too many, so
+// a case has fewer kinds of SM.
+task.kernel @kinds "toy" target "sm_90a" sms 900 rows 1 {
+  task.symbol @tiles in 0 to 40000 per_sm = "tiles"
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+      task.for "i" in @tiles {
+        task.launch_wait
+      }
+    }
+  }
+}
+
+// -----
+
 // Places are counted too, where they do not join.
 // expected-error @+1 {{the kernel touches global memory in more than 16777216 places over all its SMs}}
 task.kernel @places "toy" target "sm_90a" sms 132 rows 1 {
