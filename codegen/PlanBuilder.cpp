@@ -268,9 +268,10 @@ private:
   }
 
   static runtime::Element elementOf(Type type) {
-    return type.isBF16()  ? runtime::Element::Bf16
-           : type.isF32() ? runtime::Element::F32
-                          : runtime::Element::I32;
+    return type.isBF16()                 ? runtime::Element::Bf16
+           : type.isF32()                ? runtime::Element::F32
+           : isa<Float8E4M3FNType>(type) ? runtime::Element::E4m3
+                                         : runtime::Element::I32;
   }
 
   llvm::Error addGlobal(BufferOp buffer, runtime::Kernel &kernel) {
@@ -300,7 +301,7 @@ private:
     switch (buffer.getMutability()) {
     case Mutability::Pages:
       out.kind = BufferKind::Kv;
-      out.bytes = runtime::KvLayout{plan.kvHeads, plan.headDim}.pageBytes();
+      out.bytes = runtime::kvLayoutOf(plan, out).pageBytes();
       out.perLayer = true;
       out.window = windowOf(buffer);
       out.init = BufferInit::Poison;
@@ -344,6 +345,17 @@ private:
     });
   }
 
+  /// What an attention stage divides keys or values by.
+  static bool isKvScale(BufferOp buffer) {
+    auto kernel = buffer->getParentOfType<KernelOp>();
+    return llvm::any_of(kernel.getOps<StageOp>(), [&](StageOp stage) {
+      return llvm::any_of(ArrayRef<StringRef>{"k_scale", "v_scale"}, [&](StringRef key) {
+        auto scale = stage.getConfig().getAs<FlatSymbolRefAttr>(key);
+        return scale && scale.getValue() == buffer.getSymName();
+      });
+    });
+  }
+
   llvm::Expected<runtime::WeightPart> part(StringRef tensor, StringRef of) {
     const auto found = facts.tensors.find(tensor.str());
     if (found == facts.tensors.end())
@@ -370,7 +382,8 @@ private:
     weight.perLayer = tensor.contains(moe::WeightOp::kLayer);
     DictionaryAttr load = buffer.getLoadAttr();
     const StringRef kind = load ? load.getAs<StringAttr>("kind").getValue() : StringRef();
-    source->gain = isVector && buffer.getElement().isBF16(); // the only vectors of bf16 so far
+    // The only vectors of bf16 so far; scales of keys and values are around one, too.
+    source->gain = isVector && (buffer.getElement().isBF16() || isKvScale(buffer));
     if (kind == "residual_gate") {
       runtime::Transform gate;
       gate.temperature = load.getAs<FloatAttr>("temperature").getValueAsDouble();

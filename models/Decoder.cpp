@@ -147,8 +147,8 @@ std::pair<Value, Value> buildAttention(StepBuilder &b, Value stream, Value kv, b
   auto rope = moe::RopeOp::create(builder, b.loc("layer.self_attn.rope"), qType, kvType, q, k,
                                   c.headDim, /*rotary_dims=*/c.headDim, c.ropeTheta,
                                   moe::RopePairing::HalfSplit, moe::RopeScalingAttr());
-  kv = moe::KvAppendOp::create(builder, b.loc("layer.self_attn.kv_append"), kv.getType(), kv,
-                               rope.getKOut(), v);
+  kv = b.kvAppend(kv, rope.getKOut(), v, "model.layers.{layer}.self_attn.",
+                  "layer.self_attn.kv_append");
   double scale = 1.0 / std::sqrt(static_cast<double>(c.headDim));
   Value o = moe::AttentionOp::create(builder, b.loc("layer.self_attn.attention"), qType,
                                      rope.getQOut(), kv, c.heads, scale, moe::AttentionMask::Full,

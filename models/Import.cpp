@@ -79,6 +79,7 @@ static Error readQuantization(const Family &family, const Quantization &options,
   } else if (options.experts) {
     quantizeExperts(family.modules, config);
   }
+  config.e4m3Kv = options.e4m3Kv;
   config.nvfp4Activations = options.activations;
   if (options.activations && !is_contained(config.nvfp4Experts, true))
     return createStringError(formatv("{0}: NVFP4 activations: expected experts with NVFP4 weights "

@@ -19,7 +19,7 @@
 
 namespace megalith::models {
 
-/// Which weights are quantised, and whether activations are.
+/// Which weights are quantised, and whether activations, keys and values are.
 struct Quantization {
   /// Text of the checkpoint's hf_quant_config.json, and its name for messages; "": bf16 weights, or
   /// with `experts` NVFP4 experts as the family's quantised checkpoints have them.
@@ -27,6 +27,9 @@ struct Quantization {
   bool experts = false;
   /// Quantise the experts' inputs to NVFP4 where their weights are NVFP4.
   bool activations = false;
+  /// Keep keys and values as e4m3, with the checkpoint's scales if `text` says that it has such
+  /// (kv_cache_quant_algo "FP8"), else with 1.
+  bool e4m3Kv = false;
 };
 
 struct ImportOptions {

@@ -55,6 +55,9 @@ struct ModelConfig {
   std::vector<bool> nvfp4Experts, nvfp4Attention;
   /// Experts' inputs are quantised to NVFP4 where their weights are.
   bool nvfp4Activations = false;
+  /// The KV cache holds e4m3, not bf16; with the checkpoint's k_scale and v_scale of each layer's
+  /// attention, if its hf_quant_config.json says that it has them.
+  bool e4m3Kv = false, kvScales = false;
   /// The family's named choices, all of them.
   std::map<std::string, std::string> choices;
 };

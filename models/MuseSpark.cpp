@@ -174,8 +174,8 @@ public:
       k = rope.getKOut();
     }
     // 4, 5
-    kv = moe::KvAppendOp::create(builder, at("self_attn.kv_append"), kv.getType(), kv, k,
-                                 qkv.getV());
+    kv = b.kvAppend(kv, k, qkv.getV(), std::string(kLayer) + "self_attn.",
+                    "layer.self_attn.kv_append");
     bool rounded = choice("attention-output") == "bf16";
     Type inner = rounded ? q16 : Type(b.f32(b.rows, qWidth));
     double scale = (scaleQuery ? 1.0 : c.qkScale) / std::sqrt(static_cast<double>(c.headDim));
@@ -321,8 +321,7 @@ private:
 /// rows needs R - 1 beside the window (section 6).
 moe::KVType cacheOf(StepBuilder &b, const LayerAttention &kind) {
   int64_t ring = kind.window ? kind.window + b.rows - 1 : 0;
-  return moe::KVType::get(b.builder.getContext(), b.config.kvHeads, b.config.headDim,
-                          b.builder.getBF16Type(), b.positions, ring < b.positions ? ring : 0);
+  return b.cache(ring < b.positions ? ring : 0);
 }
 
 } // namespace

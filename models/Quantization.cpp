@@ -68,6 +68,7 @@ void readQuantization(ConfigReader &reader, const QuantModules &modules, ModelCo
     nested.fail("quant_algo", "\"NVFP4\"", "nothing", kMend);
   nested.expectString("quant_algo", "NVFP4", kMend);
   nested.expectInteger("group_size", 16, "another block size");
+  config.kvScales = nested.has("kv_cache_quant_algo");
   nested.expectString("kv_cache_quant_algo", "FP8", "correct the value");
   std::vector<std::string> excluded = nested.anyStrings("exclude_modules");
   if (modules.endsArePlain && !nested.has("exclude_modules")) {

@@ -11,9 +11,7 @@ namespace megalith::models {
 StepBuilder::StepBuilder(MLIRContext &context, const ModelConfig &config, int64_t rows,
                          int64_t positions)
     : config(config), builder(&context), rows(rows), positions(positions),
-      kvType(moe::KVType::get(&context, config.kvHeads, config.headDim, builder.getBF16Type(),
-                              positions, /*window=*/0)),
-      module(ModuleOp::create(loc("module"))) {}
+      kvType(cache(/*window=*/0)), module(ModuleOp::create(loc("module"))) {}
 
 Location StepBuilder::loc(StringRef where) {
   // The file as a whole: a parsed config no longer knows its lines.
@@ -31,6 +29,22 @@ RankedTensorType StepBuilder::f32(int64_t rows, int64_t columns) {
 
 RankedTensorType StepBuilder::streamType() {
   return config.f32Residual ? f32(rows, config.hidden) : bf16(rows, config.hidden);
+}
+
+moe::KVType StepBuilder::cache(int64_t window) {
+  Type element = config.e4m3Kv ? Type(Float8E4M3FNType::get(builder.getContext()))
+                               : Type(builder.getBF16Type());
+  return moe::KVType::get(builder.getContext(), config.kvHeads, config.headDim, element, positions,
+                          window);
+}
+
+Value StepBuilder::kvAppend(Value kv, Value k, Value v, StringRef attention, StringRef where) {
+  FlatSymbolRefAttr kScale, vScale;
+  if (config.e4m3Kv && config.kvScales) {
+    kScale = weight("k_scale", {1}, (attention + "k_proj.k_scale").str(), builder.getF32Type());
+    vScale = weight("v_scale", {1}, (attention + "v_proj.v_scale").str(), builder.getF32Type());
+  }
+  return moe::KvAppendOp::create(builder, loc(where), kv.getType(), kv, k, v, kScale, vScale);
 }
 
 FlatSymbolRefAttr StepBuilder::weight(StringRef symbol, ArrayRef<int64_t> shape,

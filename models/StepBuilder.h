@@ -52,6 +52,13 @@ public:
   /// moe.step @decode of these layers.
   void step(llvm::ArrayRef<std::string> layerSymbols);
 
+  /// The type of a layer's cache. `window`: positions that its ring keeps, 0: all.
+  moe::KVType cache(int64_t window);
+  /// Writes a step's keys and values, with the scales that the checkpoint has for them.
+  /// `attention`: what its attention's tensors are called, "model.layers.{layer}.self_attn.".
+  mlir::Value kvAppend(mlir::Value kv, mlir::Value k, mlir::Value v, llvm::StringRef attention,
+                       llvm::StringRef where);
+
   /// RMS norm of the rows with the config's eps.
   mlir::Value rmsNorm(mlir::Value x, mlir::FlatSymbolRefAttr gain, llvm::StringRef where);
   mlir::Value residual(mlir::Value stream, mlir::Value branch, llvm::StringRef where);

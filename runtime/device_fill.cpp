@@ -130,24 +130,29 @@ FillPages fillPages(const Plan &plan, int64_t layer, uint32_t seed, unsigned cha
                     const int32_t *pages, int64_t count, int64_t start) {
   const std::string name = "kv." + std::to_string(layer) + ".";
   int64_t first = 0;
+  bool isE4m3 = false;
   for (const Launch &launch : plan.launches)
     for (const SlotBinding &slot : plan.kernel(launch.kernel)->slots)
-      if (slot.role == SlotRole::Kv && launch.layer + slot.layerOffset == layer)
-        if (int64_t window = plan.buffer(slot.name)->window; window && !plan.loopingKernel()) {
+      if (slot.role == SlotRole::Kv && launch.layer + slot.layerOffset == layer) {
+        const Buffer &buffer = *plan.buffer(slot.name);
+        isE4m3 = buffer.element == Element::E4m3;
+        if (int64_t window = buffer.window; window && !plan.loopingKernel()) {
           count = std::min(count, start / kPagePositions + 1);
           first = std::max<int64_t>(0, count - ringPages(window));
         }
+      }
   return {.pool = pool,
           .pages = pages,
           .first = int32_t(first),
           .count = int32_t(count),
           .heads = int32_t(plan.kvHeads),
           .dim = int32_t(plan.headDim),
+          .element_bytes = isE4m3 ? 1 : 2,
           .seed = seed,
           .key_hash = hashOf(name + "k"),
           .value_hash = hashOf(name + "v"),
           .start = start,
-          .poison = kPoisonWord};
+          .poison = isE4m3 ? 0x7F7F7F7Fu : kPoisonWord}; // NaN
 }
 
 llvm::Expected<std::unique_ptr<DeviceFill>> DeviceFill::create(Driver &driver, const Nvrtc &nvrtc,

@@ -59,10 +59,11 @@ struct FillPages {
   const int32_t *pages; ///< page table of `count` entries
   int32_t first, count; ///< of its pages, those from `first` on are filled
   int32_t heads, dim;
+  int32_t element_bytes;               ///< 2: bf16, 1: e4m3
   uint32_t seed, key_hash, value_hash; ///< of "kv.{layer}.k" and "kv.{layer}.v"
   int64_t content;                     ///< which made-up sequence
   int64_t start;                       ///< positions from here on get `poison`
-  uint32_t poison;                     ///< a pair of bf16
+  uint32_t poison;                     ///< a pair of bf16, or four e4m3
 };
 
 /// Four words: 16 bytes of memory.
@@ -140,33 +141,43 @@ MEGALITH_FILL_FN FillPiece fill_segment_piece(const FillSegment &f, uint32_t pie
 
 /// 16-byte pieces of one page.
 MEGALITH_FILL_FN uint32_t fill_page_pieces(const FillPages &f) {
-  return static_cast<uint32_t>(f.heads * 4 * 2 * 2 * f.dim);
+  return static_cast<uint32_t>(f.heads * 4 * 2 * f.dim * f.element_bytes);
+}
+
+/// A made-up key or value, a bf16 number.
+MEGALITH_FILL_FN float fill_page_value(const FillPages &f, int64_t position, uint32_t head,
+                                       uint32_t channel, bool values) {
+  const uint64_t index =
+      models::kvIndex(static_cast<uint64_t>(f.content), static_cast<uint64_t>(position),
+                      static_cast<uint64_t>(f.heads), static_cast<uint64_t>(f.dim), head, channel);
+  return models::weightValue(f.seed, values ? f.value_hash : f.key_hash, index, models::kKvScale);
 }
 
 /// Piece `piece` of page `page` of the sequence.
 MEGALITH_FILL_FN FillPiece fill_page_piece(const FillPages &f, int32_t page, uint32_t piece) {
-  const uint32_t lane = piece % 32, slices = static_cast<uint32_t>(f.dim) / 16;
-  const uint32_t slice = piece / 32 % slices, part = piece / 32 / slices;
+  const uint32_t each = 16 / static_cast<uint32_t>(f.element_bytes);     // numbers
+  const uint32_t part_pieces = static_cast<uint32_t>(f.dim) * 16 / each, // of K or V of a unit
+      part = piece / part_pieces;
   const bool values = part % 2;
   const int64_t unit_start = int64_t(page) * 64 + part / 2 % 4 * 16;
   const uint32_t head = part / 8;
-  FillPiece out;
-  for (int w = 0; w < 4; ++w) {
-    uint32_t pair[2];
-    for (int i = 0; i < 2; ++i) {
-      const uint32_t row = lane / 4 + 8 * (w & 1), column = lane % 4 * 4 + (w >> 1) * 2 + i;
-      // Rows of the fragment are positions of K and channels of V.
-      const int64_t position = unit_start + (values ? column : row);
-      const uint32_t channel = slice * 16 + (values ? row : column);
-      const uint64_t index = models::kvIndex(
-          static_cast<uint64_t>(f.content), static_cast<uint64_t>(position),
-          static_cast<uint64_t>(f.heads), static_cast<uint64_t>(f.dim), head, channel);
-      pair[i] = position < f.start
-                    ? fill_bits(models::weightValue(f.seed, values ? f.value_hash : f.key_hash,
-                                                    index, models::kKvScale))
-                    : f.poison >> 16 * i & 0xFFFFu;
+  FillPiece out = {};
+  for (uint32_t i = 0; i < each; ++i) {
+    // A slice of 16 channels or positions is [lane][4 pairs][2].
+    const uint32_t at = piece % part_pieces * each + i, slice = at / 256, lane = at / 8 % 32;
+    const uint32_t pair = at / 2 % 4;
+    const uint32_t row = lane / 4 + 8 * (pair & 1),
+                   column = lane % 4 * 4 + (pair >> 1) * 2 + at % 2;
+    // Rows of the fragment are positions of K and channels of V.
+    const int64_t position = unit_start + (values ? column : row);
+    const uint32_t channel = slice * 16 + (values ? row : column);
+    const uint32_t bits = 8 * static_cast<uint32_t>(f.element_bytes), shift = bits * i % 32;
+    uint32_t number = f.poison >> shift & (0xFFFFFFFFu >> (32 - bits));
+    if (position < f.start) {
+      const float value = fill_page_value(f, position, head, channel, values);
+      number = f.element_bytes == 1 ? models::e4m3Bits(value) : fill_bits(value);
     }
-    out.word[w] = pair[0] | pair[1] << 16;
+    out.word[bits * i / 32] |= number << shift;
   }
   return out;
 }

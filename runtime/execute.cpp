@@ -525,8 +525,8 @@ llvm::Error Executor::writeKv(int64_t layer, std::span<const int32_t> pages, int
   if (!bytes)
     return bytes.takeError();
   const int32_t first[] = {0};
-  runtime::writeKv({plan.kvHeads, plan.headDim}, bytes->data(), first, position % kPagePositions,
-                   key, value);
+  runtime::writeKv(kvLayoutOf(plan, *buffer), bytes->data(), first, position % kPagePositions, key,
+                   value);
   return writeBuffer(buffer->name, *bytes, layer, page);
 }
 
@@ -539,8 +539,8 @@ llvm::Error Executor::readKv(int64_t layer, std::span<const int32_t> pages, int6
   if (!bytes)
     return bytes.takeError();
   const int32_t first[] = {0};
-  runtime::readKv({plan.kvHeads, plan.headDim}, bytes->data(), first, position % kPagePositions,
-                  key, value);
+  runtime::readKv(kvLayoutOf(plan, *buffer), bytes->data(), first, position % kPagePositions, key,
+                  value);
   return llvm::Error::success();
 }
 

@@ -2,6 +2,9 @@
 
 #include "runtime/packing.h"
 
+#include "models/weights/bf16.h"
+#include "models/weights/block_codec.h"
+
 #include <cassert>
 #include <cmath>
 #include <cstring>
@@ -117,14 +120,28 @@ void unpackRow(const StripLayout &layout, const unsigned char *matrix, int64_t r
 }
 
 int64_t KvLayout::keyOffset(int64_t position, int64_t head, int64_t channel) const {
-  return head * headBytes() + position / kUnitPositions * unitBytes() + channel / 16 * 512 +
-         fragmentOffset(position % kUnitPositions, channel % 16);
+  const int64_t inPart =
+      channel / 16 * 512 + fragmentOffset(position % kUnitPositions, channel % 16);
+  return head * headBytes() + position / kUnitPositions * unitBytes() + inPart * elementBytes / 2;
 }
 
 int64_t KvLayout::valueOffset(int64_t position, int64_t head, int64_t channel) const {
   // V is the transposed operand: its rows are channels, its columns positions.
+  const int64_t inPart =
+      channel / 16 * 512 + fragmentOffset(channel % 16, position % kUnitPositions);
   return head * headBytes() + position / kUnitPositions * unitBytes() + partBytes() +
-         channel / 16 * 512 + fragmentOffset(channel % 16, position % kUnitPositions);
+         inPart * elementBytes / 2;
+}
+
+/// One number of a page, given and taken as bf16.
+static void storeKv(const KvLayout &layout, unsigned char *at, uint16_t value) {
+  if (layout.elementBytes == 1)
+    *at = uint8_t(models::e4m3Bits(models::fromBf16(value)));
+  else
+    store16(at, value);
+}
+static uint16_t loadKv(const KvLayout &layout, const unsigned char *at) {
+  return layout.elementBytes == 1 ? models::toBf16(models::e4m3Value(*at)) : load16(at);
 }
 
 void writeKv(const KvLayout &layout, unsigned char *pool, std::span<const int32_t> pages,
@@ -133,8 +150,9 @@ void writeKv(const KvLayout &layout, unsigned char *pool, std::span<const int32_
   const int64_t inPage = position % kPagePositions;
   for (int64_t head = 0; head < layout.heads; ++head)
     for (int64_t channel = 0; channel < layout.dim; ++channel) {
-      store16(page + layout.keyOffset(inPage, head, channel), key[head * layout.dim + channel]);
-      store16(page + layout.valueOffset(inPage, head, channel), value[head * layout.dim + channel]);
+      const int64_t from = head * layout.dim + channel;
+      storeKv(layout, page + layout.keyOffset(inPage, head, channel), key[from]);
+      storeKv(layout, page + layout.valueOffset(inPage, head, channel), value[from]);
     }
 }
 
@@ -144,8 +162,9 @@ void readKv(const KvLayout &layout, const unsigned char *pool, std::span<const i
   const int64_t inPage = position % kPagePositions;
   for (int64_t head = 0; head < layout.heads; ++head)
     for (int64_t channel = 0; channel < layout.dim; ++channel) {
-      key[head * layout.dim + channel] = load16(page + layout.keyOffset(inPage, head, channel));
-      value[head * layout.dim + channel] = load16(page + layout.valueOffset(inPage, head, channel));
+      const int64_t to = head * layout.dim + channel;
+      key[to] = loadKv(layout, page + layout.keyOffset(inPage, head, channel));
+      value[to] = loadKv(layout, page + layout.valueOffset(inPage, head, channel));
     }
 }
 

@@ -84,9 +84,10 @@ void unpackRow(const StripLayout &layout, const unsigned char *matrix, int64_t r
 /// A layer's pool of KV pages: [page][head][4 units], a unit = 16 positions, K part then V part.
 struct KvLayout {
   int64_t heads;
-  int64_t dim; ///< of a head, a multiple of 16
+  int64_t dim;              ///< of a head, a multiple of 16
+  int64_t elementBytes = 2; ///< bf16; 1: e4m3, in the same order
 
-  int64_t partBytes() const { return kUnitPositions * dim * 2; } ///< K or V of a unit
+  int64_t partBytes() const { return kUnitPositions * dim * elementBytes; } ///< K or V of a unit
   int64_t unitBytes() const { return 2 * partBytes(); }
   int64_t headBytes() const { return kPagePositions / kUnitPositions * unitBytes(); }
   int64_t pageBytes() const { return heads * headBytes(); }
@@ -96,8 +97,8 @@ struct KvLayout {
   int64_t valueOffset(int64_t position, int64_t head, int64_t channel) const;
 };
 
-/// Writes K (after norm and RoPE) and V of one position: [heads][dim] each. `pool` is a layer's
-/// pool and `pages` the sequence's page table.
+/// Writes K (after norm and RoPE) and V of one position: [heads][dim] of bf16 each, rounded to e4m3
+/// where pages hold that. `pool` is a layer's pool and `pages` the sequence's page table.
 void writeKv(const KvLayout &layout, unsigned char *pool, std::span<const int32_t> pages,
              int64_t position, std::span<const uint16_t> key, std::span<const uint16_t> value);
 void readKv(const KvLayout &layout, const unsigned char *pool, std::span<const int32_t> pages,

@@ -378,7 +378,11 @@ std::string artifactName(int64_t rows, LaunchMode mode, int64_t tp) {
 }
 
 int64_t elementBytes(Element element) {
-  return element == Element::Bf16 ? 2 : 4;
+  return element == Element::Bf16 ? 2 : element == Element::E4m3 ? 1 : 4;
+}
+
+KvLayout kvLayoutOf(const Plan &plan, const Buffer &pages) {
+  return {plan.kvHeads, plan.headDim, elementBytes(pages.element)};
 }
 
 llvm::Error validate(const Plan &plan) {
@@ -416,11 +420,17 @@ llvm::Error validate(const Plan &plan) {
     if (buffer.window < 0 || (buffer.window && buffer.kind != BufferKind::Kv))
       return problem("buffer '{0}': a window of {1}, expected one of pages only", buffer.name,
                      buffer.window);
-    if (buffer.kind == BufferKind::Kv &&
-        buffer.bytes != KvLayout{plan.kvHeads, plan.headDim}.pageBytes())
-      return problem("buffer '{0}': a page of {1} bytes, expected {2} for {3} heads of {4}",
-                     buffer.name, buffer.bytes, KvLayout{plan.kvHeads, plan.headDim}.pageBytes(),
-                     plan.kvHeads, plan.headDim);
+    if (buffer.kind != BufferKind::Kv && buffer.element == Element::E4m3)
+      return problem("buffer '{0}': e4m3 numbers, expected those of pages only", buffer.name);
+    if (buffer.kind != BufferKind::Kv)
+      continue;
+    if (buffer.element != Element::Bf16 && buffer.element != Element::E4m3)
+      return problem("buffer '{0}': pages of another element, expected bf16 or e4m3", buffer.name);
+    if (const int64_t bytes = kvLayoutOf(plan, buffer).pageBytes(); buffer.bytes != bytes)
+      return problem("buffer '{0}': a page of {1} bytes, expected {2} for {3} heads of {4}, {5} "
+                     "each",
+                     buffer.name, buffer.bytes, bytes, plan.kvHeads, plan.headDim,
+                     buffer.element == Element::E4m3 ? "a byte" : "two bytes");
   }
   for (const Weight &weight : plan.weights) {
     if (auto error = claim(names, "weight", weight.name))

@@ -163,7 +163,8 @@ enum class BufferInit {
 };
 
 /// Type of a buffer's elements, for reading it back.
-enum class Element { Bf16, F32, I32, U32 };
+/// E4m3: of KV pages only.
+enum class Element { Bf16, F32, I32, U32, E4m3 };
 
 struct Buffer {
   std::string name;
@@ -338,6 +339,10 @@ llvm::StringRef str(LaunchMode mode);
 
 /// Bytes of one element.
 int64_t elementBytes(Element element);
+
+struct KvLayout; // packing.h
+/// How `pages`, a buffer of kind Kv, lie in memory.
+KvLayout kvLayoutOf(const Plan &plan, const Buffer &pages);
 
 /// Everything that can be said about a plan without its files: names are unique and defined, slots
 /// and sizes in range, layers exist. The first problem found, as one line.

@@ -40,8 +40,11 @@ constexpr Spelling<BufferInit> kInits[] = {{BufferInit::Empty, "empty"},
                                            {BufferInit::Poison, "poison"},
                                            {BufferInit::Zero, "zero"},
                                            {BufferInit::Load, "load"}};
-constexpr Spelling<Element> kElements[] = {
-    {Element::Bf16, "bf16"}, {Element::F32, "f32"}, {Element::I32, "i32"}, {Element::U32, "u32"}};
+constexpr Spelling<Element> kElements[] = {{Element::Bf16, "bf16"},
+                                           {Element::F32, "f32"},
+                                           {Element::I32, "i32"},
+                                           {Element::U32, "u32"},
+                                           {Element::E4m3, "e4m3"}};
 constexpr Spelling<WeightForm> kForms[] = {{WeightForm::Strips, "strips"},
                                            {WeightForm::GateUpStrips, "gate_up_strips"},
                                            {WeightForm::Nvfp4, "nvfp4"},

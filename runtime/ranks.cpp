@@ -66,7 +66,7 @@ Plan planOfAll(const Plan &plan) {
   whole.kvHeads = plan.kvHeads * plan.tp / plan.headRanks;
   for (Buffer &buffer : whole.buffers) {
     if (buffer.kind == BufferKind::Kv)
-      buffer.bytes = KvLayout{whole.kvHeads, whole.headDim}.pageBytes();
+      buffer.bytes = kvLayoutOf(whole, buffer).pageBytes();
     if (buffer.rankParts.empty())
       continue;
     const RowPart last = rowParts(buffer, plan.tp).back();

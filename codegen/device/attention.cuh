@@ -76,6 +76,7 @@ template <class C> struct AttentionConstants {
   float q_gain[AttentionShape<C>::kPerLane];
   float k_gain[AttentionShape<C>::kPerLane];
   float frequency[C::kRopeDim > 0 ? C::kRopeDim / 64 : 1];
+  float key_scale, value_scale; // where the cache has scales
 };
 
 /// Loads them; before the stage's first wait, so that their latency is hidden.
@@ -96,6 +97,10 @@ MEGALITH_DEVICE AttentionConstants<C> attention_constants(const Cta &cta) {
     MEGALITH_UNROLL_ALL
     for (int i = 0; i < C::kRopeDim / 64; ++i)
       constants.frequency[i] = platform::ld_const<float>(frequency + 32 * i + cta.lane);
+  }
+  if constexpr (C::kIsScaled) {
+    constants.key_scale = platform::ld_const<float>(cta.template buffer<C::kKScale>());
+    constants.value_scale = platform::ld_const<float>(cta.template buffer<C::kVScale>());
   }
   return constants;
 }
@@ -137,6 +142,18 @@ MEGALITH_DEVICE uint32_t keep_old(uint32_t word, int key, int old) {
 
 /// Vector i (16 bytes) of a unit with the keys from `old` on cleared.
 template <class C> MEGALITH_DEVICE u32x4 keep_old(u32x4 v, int i, int old) {
+  if constexpr (C::kIsE4m3) {                     // two lanes of the fragment
+    if (i < AttentionShape<C>::kUnitBytes / 32) { // words of keys g, g, g + 8, g + 8
+      const int key = i % 16 / 2;
+      const uint32_t kept = (key < old ? 0xFFFFu : 0u) | (key + 8 < old ? 0xFFFF0000u : 0u);
+      return {v.x & kept, v.y & kept, v.z & kept, v.w & kept};
+    }
+    const int key = i % 2 * 8; // words of keys (k, k+1) twice, k = 8 (i % 2) + 0, 2, 4, 6
+    const auto kept = [&](int k) {
+      return (k < old ? 0x00FF00FFu : 0u) | (k + 1 < old ? 0xFF00FF00u : 0u);
+    };
+    return {v.x & kept(key), v.y & kept(key + 2), v.z & kept(key + 4), v.w & kept(key + 6)};
+  }
   if (i < AttentionShape<C>::kUnitBytes / 32) { // words of keys g, g + 8, g, g + 8
     const int key = i % 32 / 4;
     const uint32_t low = key < old ? ~0u : 0u, high = key + 8 < old ? ~0u : 0u;
@@ -145,6 +162,26 @@ template <class C> MEGALITH_DEVICE u32x4 keep_old(u32x4 v, int i, int old) {
   const int key = i % 4 * 4; // words of keys (4t, 4t+1) twice, (4t+2, 4t+3) twice
   return {keep_old(v.x, key, old), keep_old(v.y, key, old), keep_old(v.z, key + 2, old),
           keep_old(v.w, key + 2, old)};
+}
+
+/// Writes channel c of a key and its value to a unit of the tail, rounded to what pages hold.
+template <class C>
+MEGALITH_DEVICE void put_position(unsigned char *unit, int key, int c, float k, bf16 v,
+                                  const AttentionConstants<C> &constants) {
+  const int at_k = key_offset(key, c), at_v = value_offset<C::kHeadDim>(key, c);
+  if constexpr (C::kIsE4m3) {
+    float value = to_float(v);
+    if constexpr (C::kIsScaled) {
+      k = platform::fdivf_(k, constants.key_scale);
+      value = platform::fdivf_(value, constants.value_scale);
+    }
+    const uint32_t codes = platform::e4m3x2(k, value);
+    platform::st_shared(unit + at_k / 2, static_cast<uint8_t>(codes));
+    platform::st_shared(unit + at_v / 2, static_cast<uint8_t>(codes >> 8));
+  } else {
+    platform::st_shared(unit + at_k, r16(k));
+    platform::st_shared(unit + at_v, v);
+  }
 }
 
 /// Item i of a tile's heads that a warp norms and rotates: its query vectors, then its new keys.
@@ -170,6 +207,10 @@ MEGALITH_DEVICE void attention_prepare(const Cta &cta, const AttentionTile &tile
                                        AttentionState<C> &state) {
   using S = AttentionShape<C>;
   clear_state<C>(cta, tile, state);
+  if constexpr (C::kIsScaled) {
+    state.key_scale = constants.key_scale;
+    state.value_scale = constants.value_scale;
+  }
   state.rotation.turn_to(tile.start + detail::head_of<C>(tile, cta.role_warp).row,
                          constants.frequency);
   consumer_sync(); // all warps are done with the previous tile's q rows, tail and records
@@ -221,8 +262,7 @@ MEGALITH_DEVICE void attention_begin(const Cta &cta, const AttentionTile &tile, 
       for (int j = 0; j < S::kPerLane; ++j) {
         const int c = 32 * j + cta.lane;
         const auto value = platform::ld_shared<bf16>(source + S::kDim * 2 + 2 * c);
-        platform::st_shared(unit + key_offset(key % kUnitPositions, c), r16(x[j]));
-        platform::st_shared(unit + value_offset<S::kDim>(key % kUnitPositions, c), value);
+        detail::put_position<C>(unit, key % kUnitPositions, c, x[j], value, constants);
       }
     }
   }
@@ -235,6 +275,16 @@ template <class C, class R, class Cta>
 MEGALITH_DEVICE void attention_piece(const Cta &cta, const AttentionTile &tile, int slot, int i,
                                      AttentionState<C> &state) {
   using S = AttentionShape<C>;
+  if constexpr (S::kPieceUnits > 2) { // pairs of several warps
+    MEGALITH_UNROLL(1)
+    for (int pair = 0; pair < S::kPieceUnits; pair += 2) {
+      const int unit = S::kPieceUnits * i + pair, left = tile.full_units - unit;
+      if (left > 0 && state.share.has_unit(unit))
+        add_units<C>(cta, tile, R::slot(cta, slot) + pair * S::kUnitBytes, left < 2 ? left : 2,
+                     tile.first + kUnitPositions * unit, state);
+    }
+    return;
+  }
   const int unit = S::kPieceUnits * i, left = tile.full_units - unit;
   if (state.share.has_unit(unit))
     add_units<C>(cta, tile, R::slot(cta, slot), left < S::kPieceUnits ? left : S::kPieceUnits,
@@ -265,8 +315,13 @@ MEGALITH_DEVICE void attention_append(const Cta &cta, const AttentionTile &tile)
     MEGALITH_UNROLL_ALL
     for (int i = 0; i < S::kPerLane; ++i) {
       const int c = 32 * i + cta.lane, k = key_offset(key, c), v = value_offset<S::kDim>(key, c);
-      platform::st_global(page + k, platform::ld_shared<bf16>(unit + k));
-      platform::st_global(page + v, platform::ld_shared<bf16>(unit + v));
+      if constexpr (C::kIsE4m3) {
+        platform::st_global(page + k / 2, platform::ld_shared<uint8_t>(unit + k / 2));
+        platform::st_global(page + v / 2, platform::ld_shared<uint8_t>(unit + v / 2));
+      } else {
+        platform::st_global(page + k, platform::ld_shared<bf16>(unit + k));
+        platform::st_global(page + v, platform::ld_shared<bf16>(unit + v));
+      }
     }
   }
 }

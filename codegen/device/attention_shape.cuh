@@ -21,6 +21,10 @@ namespace megalith {
 /// Per-head norm of q and k before RoPE: none, without weight, or times a weight per channel.
 enum class QkNorm { none, plain, weighted };
 
+/// What keys and values are in pages and in shared memory. e4m3 (OCP FP8, no infinities) has the
+/// elements of a unit in the order of bf16, a byte for two.
+enum class KvFormat { bf16, e4m3 };
+
 /// What an attention stage computes and where its global buffers are; base of the emitted config.
 ///   Config          the kernel's: kRows, kSms
 ///   SequenceStride  see tiles.cuh
@@ -36,9 +40,13 @@ enum class QkNorm { none, plain, weighted };
 ///   HeadRanks       ranks that have this rank's KV head, each with its share of the query heads
 ///   Window          keys that a query sees, its own included; 0: all
 ///   Bounded         2^score of any number of keys stays finite in fp32: no running maximum
+///   Format          of keys and values
+///   KScale, VScale  buffer slots of one fp32 each: what keys and values are divided by before they
+///                   are rounded to e4m3, and scores and results multiplied by; -1: 1
 template <class Config, int SequenceStride, int QHeads, int KvHeads, int HeadDim, int RopeDim,
           int MergeParts, QkNorm Norm, float NormEps, float ScoreScale, int Pool, int InvFreq = -1,
-          int QGain = -1, int KGain = -1, int HeadRanks = 1, int Window = 0, bool Bounded = false>
+          int QGain = -1, int KGain = -1, int HeadRanks = 1, int Window = 0, bool Bounded = false,
+          KvFormat Format = KvFormat::bf16, int KScale = -1, int VScale = -1>
 struct Attention {
   static constexpr int kRows = Config::kRows, kSms = Config::kSms;
   static constexpr int kSequenceStride = SequenceStride, kMergeParts = MergeParts;
@@ -50,11 +58,14 @@ struct Attention {
   static constexpr int kWindow = Window;
   static constexpr bool kBounded = Bounded;
   static constexpr int kPool = Pool, kInvFreq = InvFreq, kQGain = QGain, kKGain = KGain;
+  static constexpr bool kIsE4m3 = Format == KvFormat::e4m3, kIsScaled = KScale >= 0;
+  static constexpr int kKScale = KScale, kVScale = VScale;
 
   static_assert(HeadDim % 64 == 0 && RopeDim % 64 == 0 && RopeDim <= HeadDim);
   static_assert(QHeads % KvHeads == 0 && HeadDim % MergeParts == 0);
   static_assert(Norm != QkNorm::weighted || (QGain >= 0 && KGain >= 0));
   static_assert(RopeDim == 0 || InvFreq >= 0);
+  static_assert((KScale >= 0) == (VScale >= 0) && (KScale < 0 || Format == KvFormat::e4m3));
 };
 
 /// Sizes that follow from an attention config; it need not have its buffers yet.
@@ -69,9 +80,12 @@ template <class C> struct AttentionShape {
   static constexpr int kQueryRows = (kVectors + 7) / 8 * 8;
   static constexpr int kQueryStride = 2 * kDim + 32; // conflict-free for 8 rows x 4 lanes
 
-  // Units, and the pieces of one or two of them that pass through the ring.
-  static constexpr int kUnitBytes = 4 * kUnitPositions * kDim; // K part, V part
-  static constexpr int kPieceUnits = 2 * kUnitBytes <= 16384 ? 2 : 1;
+  // Units, and the pieces of one or a few of them that pass through the ring.
+  static constexpr int kKvBytes = C::kIsE4m3 ? 1 : 2;                     // of an element
+  static constexpr int kUnitBytes = 2 * kKvBytes * kUnitPositions * kDim; // K part, V part
+  static constexpr int kPieceUnits = C::kIsE4m3 && 4 * kUnitBytes <= 16384 ? 4
+                                     : 2 * kUnitBytes <= 16384             ? 2
+                                                                           : 1;
   static constexpr int kPieceBytes = kPieceUnits * kUnitBytes;
   static constexpr int kTailUnits = (2 * kUnitPositions - 2 + C::kRows) / kUnitPositions;
 
@@ -124,7 +138,8 @@ struct WarpShare {
   MEGALITH_PURE bool has_unit(int unit) const { return (unit / 2 & (chunks - 1)) == chunk; }
 };
 
-/// Byte of channel c of key 0..15 in a unit; its V part starts at byte 32 d.
+/// Byte of channel c of key 0..15 in a unit of bf16; its V part starts at byte 32 d. In a unit of
+/// e4m3 it is half of that.
 MEGALITH_PURE int key_offset(int key, int c) {
   return c / 16 * 512 + (key % 8 * 4 + c % 16 / 4) * 16 + (c % 4 / 2 * 2 + key / 8) * 4 + c % 2 * 2;
 }

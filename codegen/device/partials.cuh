@@ -34,8 +34,9 @@ MEGALITH_DEVICE void attention_finish(const Cta &cta, const AttentionTile &tile,
       }
       MEGALITH_UNROLL_ALL
       for (int i = 0; i < S::kSlices; ++i) {
-        platform::st_shared(record + 8 + 4 * (16 * i + g), state.o[round][i][e]);
-        platform::st_shared(record + 8 + 4 * (16 * i + g + 8), state.o[round][i][e + 2]);
+        const float scale = C::kIsScaled ? state.value_scale : 1.0f;
+        platform::st_shared(record + 8 + 4 * (16 * i + g), state.o[round][i][e] * scale);
+        platform::st_shared(record + 8 + 4 * (16 * i + g + 8), state.o[round][i][e + 2] * scale);
       }
     }
   }

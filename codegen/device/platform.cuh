@@ -3,8 +3,8 @@
 // other device header may know the machine. This file holds what both share and lists the rest.
 //
 // ids          int sm(), int warp(), int lane(), unsigned char *smem(), uint32_t physical_sm()
-// shared       T ld_shared<T>(const void *), void st_shared<T>(void *, T)      T: 2, 4, 8, 16 bytes
-// global       T ld_global<T>(const void *), void st_global<T>(void *, T)      weak
+// shared       T ld_shared<T>(const void *), void st_shared<T>(void *, T)      T: 1, 2, 4, 8, 16
+// bytes global       T ld_global<T>(const void *), void st_global<T>(void *, T)      weak
 //              T ld_const<T>(const void *)                                     immutable data only
 // strong       T ld_relaxed<Scope, T>(const T *), void st_relaxed<Scope, T>(T *, T)
 //                                          T: uint32_t, uint64_t, U128 (one access each)
@@ -26,9 +26,12 @@
 //              void mma_tiles<N>(float (&acc)[N][4], a, stride, u32x2 b): one step of N row tiles
 //              void mma_steps<N>(float (&acc)[4], fragment, operand, b_valid): as mma_k_loop, of
 //              N steps whose operands are in registers: u32x4 fragment(s), u32x2 operand(s)
+//              void mma_steps_of_two<N>(acc0, acc1, fragment0, fragment1, operand, b_valid): of two
+//              fragments to one operand
 // bits         int popcount(uint32_t), uint32_t byte_permute(a, b, selector),
 //              uint32_t mul_bf16x2(a, b)                       subnormals are numbers, also there
-// math         fmaf_, exp2f_, log2f_, rsqrtf_, sqrtf_, sinf_, cosf_, fmaxf_, fminf_, fabsf_
+//              u32x2 widen_e4m3(codes): four e4m3 as bf16, uint32_t e4m3x2(lo, hi): two rounded
+// math         fdivf_, fmaf_, exp2f_, log2f_, rsqrtf_, sqrtf_, sinf_, cosf_, fmaxf_, fminf_, fabsf_
 // launch       launch_wait(), launch_dependents(), poll_pause(p)
 // time         uint64_t now_ns(), uint32_t clock()         the latter of this SM, wraps
 // faults       [[noreturn]] fail(FaultTable *, edge, expected, seen, launch = 0)

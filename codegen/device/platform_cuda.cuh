@@ -58,12 +58,16 @@ MEGALITH_DEVICE uint64_t global_address(const void *p) {
   return static_cast<uint64_t>(__cvta_generic_to_global(p));
 }
 
-// One access of 2, 4, 8 or 16 bytes; `OP` is the instruction up to its type. The memory clobber
+// One access of 1, 2, 4, 8 or 16 bytes; `OP` is the instruction up to its type. The memory clobber
 // keeps the compiler's order, which the protocols rely on.
 #define MEGALITH_LOAD(NAME, OP, ADDRESS, CONSTRAINT)                                               \
   template <class T> MEGALITH_DEVICE T NAME(const void *p) {                                       \
-    static_assert(sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);          \
-    if constexpr (sizeof(T) == 2) {                                                                \
+    static_assert(sizeof(T) <= 2 || sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);          \
+    if constexpr (sizeof(T) == 1) {                                                                \
+      uint16_t v;                                                                                  \
+      asm volatile(OP ".b8 %0, [%1];" : "=h"(v) : CONSTRAINT(ADDRESS(p)) : "memory");              \
+      return __builtin_bit_cast(T, static_cast<uint8_t>(v));                                       \
+    } else if constexpr (sizeof(T) == 2) {                                                         \
       uint16_t v;                                                                                  \
       asm volatile(OP ".b16 %0, [%1];" : "=h"(v) : CONSTRAINT(ADDRESS(p)) : "memory");             \
       return __builtin_bit_cast(T, v);                                                             \
@@ -89,8 +93,11 @@ MEGALITH_DEVICE uint64_t global_address(const void *p) {
   }
 #define MEGALITH_STORE(NAME, OP, ADDRESS, CONSTRAINT)                                              \
   template <class T> MEGALITH_DEVICE void NAME(void *p, T value) {                                 \
-    static_assert(sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);          \
-    if constexpr (sizeof(T) == 2) {                                                                \
+    static_assert(sizeof(T) <= 2 || sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);          \
+    if constexpr (sizeof(T) == 1) {                                                                \
+      const uint16_t v = __builtin_bit_cast(uint8_t, value);                                       \
+      asm volatile(OP ".b8 [%0], %1;" ::CONSTRAINT(ADDRESS(p)), "h"(v) : "memory");                \
+    } else if constexpr (sizeof(T) == 2) {                                                         \
       auto v = __builtin_bit_cast(uint16_t, value);                                                \
       asm volatile(OP ".b16 [%0], %1;" ::CONSTRAINT(ADDRESS(p)), "h"(v) : "memory");               \
     } else if constexpr (sizeof(T) == 4) {                                                         \
@@ -477,6 +484,18 @@ MEGALITH_DEVICE void mma_steps(float (&acc0)[4], float (&acc1)[4], const Fragmen
   }
 }
 
+/// The same with one operand to each two fragments.
+template <int N, class Fragment, class Other, class Operand>
+MEGALITH_DEVICE void mma_steps_of_two(float (&acc0)[4], float (&acc1)[4], const Fragment &fragment,
+                                      const Other &other, const Operand &operand, bool) {
+#pragma unroll
+  for (int s = 0; s < N; ++s) {
+    const u32x2 b = operand(s);
+    detail::mma(acc0, fragment(s), b);
+    detail::mma(acc1, other(s), b);
+  }
+}
+
 /// One k16 step of N tiles of 16 rows, whose A fragments are `stride` bytes apart, times the same
 /// B fragment, which is in registers: acc[i] += A(i) x B.
 template <int N>
@@ -497,6 +516,9 @@ MEGALITH_DEVICE void mma_tiles(float (&acc)[N][4], const unsigned char *a, int s
   }
 }
 
+MEGALITH_DEVICE float fdivf_(float a, float b) {
+  return __fdiv_rn(a, b);
+}
 MEGALITH_DEVICE float fmaf_(float a, float b, float c) {
   return __fmaf_rn(a, b, c);
 }
@@ -636,3 +658,30 @@ MEGALITH_DEVICE uint32_t r16x2(float lo, float hi) {
 }
 
 } // namespace megalith
+
+namespace megalith::platform {
+
+/// Four e4m3 numbers as bf16, two to a word, in their order. Exact; NaN stays NaN.
+MEGALITH_DEVICE u32x2 widen_e4m3(uint32_t codes) {
+  uint32_t word[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    uint32_t half2;
+    float lo, hi;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(half2) : "h"(static_cast<uint16_t>(codes >> 16 * i)));
+    asm("{ .reg .b16 lo, hi; mov.b32 {lo, hi}, %2; cvt.f32.f16 %0, lo; cvt.f32.f16 %1, hi; }"
+        : "=f"(lo), "=f"(hi)
+        : "r"(half2));
+    word[i] = r16x2(lo, hi);
+  }
+  return {word[0], word[1]};
+}
+/// Two numbers rounded to the nearest e4m3, ties to even, magnitudes above 448 to 448, NaN to 0x7F;
+/// `lo` in bits 0..7, `hi` in bits 8..15.
+MEGALITH_DEVICE uint32_t e4m3x2(float lo, float hi) {
+  uint16_t codes;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(hi), "f"(lo));
+  return codes;
+}
+
+} // namespace megalith::platform

@@ -80,7 +80,7 @@ template <class T> MEGALITH_DEVICE void st_shared(void *p, T value) {
 
 namespace detail {
 template <class T> MEGALITH_DEVICE T load(const void *p, host::Order order) {
-  static_assert(sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
+  static_assert(sizeof(T) <= 2 || sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
   T value;
   host::api->load(p, sizeof(T), order, &value);
   return value;
@@ -94,7 +94,7 @@ template <class T> MEGALITH_DEVICE T ld_const(const void *p) {
   return detail::load<T>(p, host::Order::constant);
 }
 template <class T> MEGALITH_DEVICE void st_global(void *p, T value) {
-  static_assert(sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
+  static_assert(sizeof(T) <= 2 || sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
   host::api->store(p, sizeof(T), host::Order::weak, &value);
 }
 
@@ -275,6 +275,16 @@ MEGALITH_DEVICE void mma_steps(float (&acc0)[4], float (&acc1)[4], const Fragmen
   mma_steps<N>(acc1, fragment, other, other_valid);
 }
 
+template <int N, class Fragment, class Other, class Operand>
+MEGALITH_DEVICE void mma_steps_of_two(float (&acc0)[4], float (&acc1)[4], const Fragment &fragment,
+                                      const Other &other, const Operand &operand, bool b_valid) {
+  mma_steps<N>(acc0, fragment, operand, b_valid);
+  mma_steps<N>(acc1, other, operand, b_valid);
+}
+
+MEGALITH_DEVICE float fdivf_(float a, float b) {
+  return a / b;
+}
 MEGALITH_DEVICE float fmaf_(float a, float b, float c) {
   return ::fmaf(a, b, c);
 }
@@ -370,6 +380,40 @@ namespace megalith::platform {
 
 MEGALITH_DEVICE uint32_t mul_bf16x2(uint32_t a, uint32_t b) {
   return r16x2(lo16(a) * lo16(b), hi16(a) * hi16(b));
+}
+
+namespace detail {
+/// Multiples of 2^(e - 3) where 2^e is the value's power of two, 2^-6 at the least.
+MEGALITH_DEVICE float e4m3_value(uint32_t code) {
+  const int field = static_cast<int>(code >> 3 & 15), digits = static_cast<int>(code & 7);
+  const float sign = code & 0x80 ? -1.0f : 1.0f;
+  if (field == 15 && digits == 7)
+    return sign * ::nanf("");
+  return sign * ::ldexpf(static_cast<float>(field ? 8 + digits : digits), (field ? field : 1) - 10);
+}
+MEGALITH_DEVICE uint32_t e4m3_code(float value) {
+  if (value != value)
+    return 0x7F;
+  const uint32_t sign = float_to_bits(value) >> 31 << 7;
+  const float magnitude = ::fabsf(value);
+  if (magnitude >= 464.0f) // half way between 448 and what would come next
+    return sign | 0x7E;
+  int exponent = -6;
+  if (magnitude > 0x1p-6f)
+    exponent = ::ilogbf(magnitude);
+  const float digits = ::rintf(::ldexpf(magnitude, 3 - exponent)); // 16: the next power of two
+  return sign | static_cast<uint32_t>(8 * (exponent + 6) + static_cast<int>(digits));
+}
+} // namespace detail
+
+MEGALITH_DEVICE u32x2 widen_e4m3(uint32_t codes) {
+  float x[4];
+  for (int i = 0; i < 4; ++i)
+    x[i] = detail::e4m3_value(codes >> 8 * i & 0xFF);
+  return {r16x2(x[0], x[1]), r16x2(x[2], x[3])};
+}
+MEGALITH_DEVICE uint32_t e4m3x2(float lo, float hi) {
+  return detail::e4m3_code(lo) | detail::e4m3_code(hi) << 8;
 }
 
 } // namespace megalith::platform

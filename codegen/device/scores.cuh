@@ -25,6 +25,7 @@ template <class C> struct AttentionState {
   float m[S::kRounds][2];             // largest score so far, log2 domain; 0 where bounded
   float l[S::kRounds][2];             // this lane's part of the sum of 2^(score - m)
   float o[S::kRounds][S::kSlices][4]; // sum of p v: mma accumulators, channels 16 i + ...
+  float key_scale, value_scale;       // of a cache that has scales
 };
 
 /// State before the first key.
@@ -77,8 +78,10 @@ template <class C> MEGALITH_DEVICE bool counts(int before) {
 /// before its window, and all of the second unit unless `units` is 2, do not count.
 template <class C, class Cta>
 MEGALITH_DEVICE void soften(const Cta &cta, const AttentionTile &tile, int first_vector, int units,
-                            int position, PairScores &pair, float (&m)[2], float (&l)[2]) {
-  constexpr float kLog2Scale = static_cast<float>(C::kScoreScale * 1.4426950408889634);
+                            int position, PairScores &pair, float (&m)[2], float (&l)[2],
+                            float key_scale) {
+  constexpr float kUnscaled = static_cast<float>(C::kScoreScale * 1.4426950408889634);
+  const float log2_scale = C::kIsScaled ? kUnscaled * key_scale : kUnscaled;
   const int g = cta.lane / 4, t = cta.lane % 4;
   MEGALITH_UNROLL_ALL
   for (int e = 0; e < 2; ++e) {
@@ -91,8 +94,8 @@ MEGALITH_DEVICE void soften(const Cta &cta, const AttentionTile &tile, int first
       MEGALITH_UNROLL_ALL
       for (int u = 0; u < 2; ++u) {
         pair.alpha[u][e] = 1.0f;
-        pair.s[u][e] = low[u] ? platform::exp2f_(pair.s[u][e] * kLog2Scale) : 0.0f;
-        pair.s[u][e + 2] = high[u] ? platform::exp2f_(pair.s[u][e + 2] * kLog2Scale) : 0.0f;
+        pair.s[u][e] = low[u] ? platform::exp2f_(pair.s[u][e] * log2_scale) : 0.0f;
+        pair.s[u][e + 2] = high[u] ? platform::exp2f_(pair.s[u][e + 2] * log2_scale) : 0.0f;
         l[e] += pair.s[u][e] + pair.s[u][e + 2];
       }
       continue;
@@ -100,8 +103,8 @@ MEGALITH_DEVICE void soften(const Cta &cta, const AttentionTile &tile, int first
     float most[2];
     MEGALITH_UNROLL_ALL
     for (int u = 0; u < 2; ++u) {
-      pair.s[u][e] *= kLog2Scale;
-      pair.s[u][e + 2] *= kLog2Scale;
+      pair.s[u][e] *= log2_scale;
+      pair.s[u][e + 2] *= log2_scale;
       most[u] =
           platform::fmaxf_(low[u] ? pair.s[u][e] : kNoScore, high[u] ? pair.s[u][e + 2] : kNoScore);
     }
@@ -119,6 +122,55 @@ MEGALITH_DEVICE void soften(const Cta &cta, const AttentionTile &tile, int first
       pair.s[u][e + 2] = high[u] ? platform::exp2f_(pair.s[u][e + 2] - now) : 0.0f;
       l[e] = platform::fmaf_(l[e], pair.alpha[u][e], pair.s[u][e] + pair.s[u][e + 2]);
     }
+  }
+}
+
+/// A lane's fragment of A from its eight codes, which lie in the fragment's order: every e4m3 is a
+/// bf16.
+MEGALITH_DEVICE u32x4 widened(const u32x2 &codes) {
+  const u32x2 low = platform::widen_e4m3(codes.x), high = platform::widen_e4m3(codes.y);
+  return {low.x, low.y, high.x, high.y};
+}
+
+/// platform::mma_k_loops over the K parts of two units of e4m3: `a0`, `a1` are the lane's codes of
+/// the first slice, 256 bytes before those of the next.
+template <int Slices>
+MEGALITH_DEVICE void scores_of_codes(PairScores &pair, const unsigned char *a0,
+                                     const unsigned char *a1, const unsigned char *query,
+                                     bool is_valid) {
+  constexpr int kAhead = 4;
+  static_assert(Slices % kAhead == 0);
+  MEGALITH_UNROLL(1)
+  for (int first = 0; first < Slices; first += kAhead) {
+    u32x2 codes[2][kAhead], b[kAhead];
+    MEGALITH_UNROLL_ALL
+    for (int s = 0; s < kAhead; ++s) {
+      b[s] = platform::ld_shared<u32x2>(query + 32 * (first + s));
+      codes[0][s] = platform::ld_shared<u32x2>(a0 + 256 * (first + s));
+      codes[1][s] = platform::ld_shared<u32x2>(a1 + 256 * (first + s));
+    }
+    platform::mma_steps_of_two<kAhead>(
+        pair.s[0], pair.s[1], [&](int s) { return widened(codes[0][s]); },
+        [&](int s) { return widened(codes[1][s]); }, [&](int s) { return b[s]; }, is_valid);
+  }
+}
+
+/// platform::mma_tiles over the V part of a unit of e4m3.
+template <int N>
+MEGALITH_DEVICE void add_values_of_codes(float (&acc)[N][4], const unsigned char *a,
+                                         const u32x2 &p) {
+  constexpr int kAhead = 4;
+  static_assert(N % kAhead == 0);
+  MEGALITH_UNROLL_ALL
+  for (int first = 0; first < N; first += kAhead) {
+    u32x2 codes[kAhead];
+    MEGALITH_UNROLL_ALL
+    for (int i = 0; i < kAhead; ++i)
+      codes[i] = platform::ld_shared<u32x2>(a + 256 * (first + i));
+    MEGALITH_UNROLL_ALL
+    for (int i = 0; i < kAhead; ++i)
+      platform::mma_steps<1>(
+          acc[first + i], [&](int) { return widened(codes[i]); }, [&](int) { return p; }, true);
   }
 }
 
@@ -148,8 +200,13 @@ MEGALITH_DEVICE void add_units(const Cta &cta, const AttentionTile &tile, const 
                                     .b = C::Query::row(cta, 0, first + g) + 8 * t,
                                     .b_stride = 32,
                                     .b_valid = first + g < vectors};
-    platform::mma_k_loops(pair.s[0], pair.s[1], loop, second + 16 * cta.lane);
-    detail::soften<C>(cta, tile, first, units, position, pair, state.m[r], state.l[r]);
+    if constexpr (C::kIsE4m3)
+      detail::scores_of_codes<S::kSlices>(pair, unit + 8 * cta.lane, second + 8 * cta.lane, loop.b,
+                                          loop.b_valid);
+    else
+      platform::mma_k_loops(pair.s[0], pair.s[1], loop, second + 16 * cta.lane);
+    detail::soften<C>(cta, tile, first, units, position, pair, state.m[r], state.l[r],
+                      state.key_scale);
     // Probabilities go from accumulator to B operand, [unit][column][key], through the place where
     // the warp's records will be.
     unsigned char *prob = apart_record<C>(cta, cta.role_warp, 0);
@@ -162,6 +219,23 @@ MEGALITH_DEVICE void add_units(const Cta &cta, const AttentionTile &tile, const 
                           r16(pair.s[u][e]));
     }
     platform::warp_sync();
+    if constexpr (C::kIsE4m3) { // a loop: codes take much code
+      MEGALITH_UNROLL(1)
+      for (int u = 0; u < units; ++u) {
+        const auto p = platform::ld_shared<u32x2>(prob + u * 256 + g * 32 + t * 8);
+        const float alpha[2] = {u == 0 ? pair.alpha[0][0] : pair.alpha[1][0],
+                                u == 0 ? pair.alpha[0][1] : pair.alpha[1][1]};
+        MEGALITH_UNROLL_ALL
+        for (int i = 0; i < S::kSlices; ++i) {
+          MEGALITH_UNROLL_ALL
+          for (int e = 0; e < 4 && !C::kBounded; ++e)
+            state.o[r][i][e] *= alpha[e % 2];
+        }
+        detail::add_values_of_codes(state.o[r],
+                                    unit + u * S::kUnitBytes + S::kUnitBytes / 2 + 8 * cta.lane, p);
+      }
+      continue;
+    }
     MEGALITH_UNROLL_ALL
     for (int u = 0; u < 2; ++u) {
       const auto p = platform::ld_shared<u32x2>(prob + u * 256 + g * 32 + t * 8);

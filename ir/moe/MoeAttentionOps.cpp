@@ -194,7 +194,21 @@ LogicalResult KvAppendOp::verify() {
   int64_t width = kv.getHeads() * kv.getHeadDim();
   if (failed(expectShape(*this, "k", getK(), {rows(getK()), width})))
     return failure();
-  return expectShape(*this, "v", getV(), {rows(getK()), width});
+  if (failed(expectShape(*this, "v", getV(), {rows(getK()), width})))
+    return failure();
+  if (bool(getKScaleAttr()) != bool(getVScaleAttr()))
+    return emitOpError() << "expected both k_scale and v_scale or neither, but got "
+                         << (getKScaleAttr() ? "k_scale" : "v_scale") << " alone";
+  if (getKScaleAttr() && !isa<Float8E4M3FNType>(kv.getElement()))
+    return emitOpError() << "expected scales of a cache of f8E4M3FN, but got one of "
+                         << kv.getElement();
+  return success();
+}
+
+LogicalResult KvAppendOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (failed(expectWeight(*this, symbols, getKScaleAttr(), "k_scale", {1})))
+    return failure();
+  return expectWeight(*this, symbols, getVScaleAttr(), "v_scale", {1});
 }
 
 LogicalResult AttentionOp::verify() {

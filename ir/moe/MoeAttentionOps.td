@@ -104,16 +104,25 @@ def MOE_RopeOp : MOE_Op<"rope", [Pure]> {
   let hasFolder = 1;
 }
 
-def MOE_KvAppendOp : MOE_Op<"kv_append", [Pure, AllTypesMatch<["kv", "result"]>]> {
+def MOE_KvAppendOp : MOE_WeightedOp<"kv_append", [AllTypesMatch<["kv", "result"]>]> {
   let summary = "write each live row's key and value at its position";
   let description = [{
     k and v [R, kv_heads * head_dim] are rounded to the cache's element type. The returned handle
-    holds them beside all that `kv` holds.
+    holds them beside all that `kv` holds; who reads it reads what was rounded, this step's rows
+    included. f8E4M3FN: to nearest even, magnitudes above 448 to 448, NaN stays NaN.
+
+    `k_scale`, `v_scale`: both or none, only of a cache of f8E4M3FN; weights [1] of f32, one each
+    for all heads and positions of the layer. The cache then holds x / scale, rounded, and
+    attention over the returned handle multiplies by the scales: scores by `k_scale`, what comes of
+    the values by `v_scale`. Without them scales are 1.
   }];
-  let arguments = (ins MOE_KV:$kv, MOE_Act:$k, MOE_Act:$v);
+  let arguments = (ins MOE_KV:$kv, MOE_Act:$k, MOE_Act:$v,
+      OptionalAttr<FlatSymbolRefAttr>:$k_scale, OptionalAttr<FlatSymbolRefAttr>:$v_scale);
   let results = (outs MOE_KV:$result);
-  let assemblyFormat = "$kv `,` $k `,` $v attr-dict `:` qualified(type($kv)) `,` type($k) `,` type($v)";
-  let hasVerifier = 1;
+  let assemblyFormat = [{
+    $kv `,` $k `,` $v (`k_scale` `(` $k_scale^ `)`)? (`v_scale` `(` $v_scale^ `)`)? attr-dict
+    `:` qualified(type($kv)) `,` type($k) `,` type($v)
+  }];
 }
 
 def MOE_AttentionOp : MOE_WeightedOp<"attention"> {

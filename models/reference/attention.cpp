@@ -11,14 +11,17 @@
 namespace megalith::reference {
 
 void appendKv(KvStore &cache, const Matrix &key, const Matrix &value, Element element,
-              const Context &context) {
+              const KvScales &scales, const Context &context) {
+  const auto scaled = [](double x, double scale) {
+    return scale == 1 ? x : double(float(x) / float(scale));
+  };
   std::vector<double> k(static_cast<size_t>(key.columns)), v(static_cast<size_t>(value.columns));
   for (int64_t r = 0; r < context.rows(); ++r) {
     if (!context.live(r))
       continue;
     for (int64_t c = 0; c < key.columns; ++c) {
-      k[size_t(c)] = context.store(key.at(r, c), element);
-      v[size_t(c)] = context.store(value.at(r, c), element);
+      k[size_t(c)] = context.store(scaled(key.at(r, c), scales.key), element);
+      v[size_t(c)] = context.store(scaled(value.at(r, c), scales.value), element);
     }
     const Row &row = context.step->rows[size_t(r)];
     cache.write(row.sequence, row.position, k, v);
@@ -77,6 +80,7 @@ Partial<T> attendChunk(const std::vector<T> &query, const KvStore &cache, int64_
   partial.values.assign(query.size(), T(0));
   if (rule.bounded)
     partial.maximum = 0;
+  const T scale = T(rule.scale) * T(rule.keyScale);
   std::vector<T> scores;
   for (int64_t unit = keys.first; unit < keys.end; unit = (unit / kUnit + 1) * kUnit) {
     if ((unit - first) / (2 * kUnit) % chunks != chunk)
@@ -98,7 +102,7 @@ Partial<T> attendChunk(const std::vector<T> &query, const KvStore &cache, int64_
           dot += innerSum(query.data() + d, part, int64_t(count), inner);
         }
       }
-      scores.push_back(dot * T(rule.scale));
+      scores.push_back(dot * scale);
       if (!rule.bounded)
         maximum = std::max(maximum, scores.back());
     }
@@ -117,6 +121,8 @@ Partial<T> attendChunk(const std::vector<T> &query, const KvStore &cache, int64_
         partial.values[d] += entering * T(value[d]);
     }
   }
+  for (T &value : partial.values)
+    value *= T(rule.valueScale);
   return partial;
 }
 

@@ -9,14 +9,21 @@
 
 namespace megalith::reference {
 
-/// Writes each live row's key and value [rows, heads * head_dim] at its position. `element` is the
-/// cache's.
+/// What a cache's keys and values are divided by before they are rounded.
+struct KvScales {
+  double key = 1, value = 1;
+};
+
+/// Writes each live row's key and value [rows, heads * head_dim] at its position, divided in fp32
+/// and rounded to `element`, the cache's.
 void appendKv(KvStore &cache, const Matrix &key, const Matrix &value, Element element,
-              const Context &context);
+              const KvScales &scales, const Context &context);
 
 /// softmax(scale q.k) v per live row and query head over the keys its mask allows; the step's own
 /// keys must be in the cache. `sinks` is empty or has a logit per query head that joins the
 /// denominator only.
+/// Scores are q.k times (scale * key scale), and a chunk's sum of p v is multiplied by the value
+/// scale when all its keys are in.
 ///
 /// The keys 0 .. n-1 of a sequence (n - 1: its last live row's position) are cut into pieces of
 /// 16 * ceil(ceil(n / 16) / 32), merged in ascending order (DESIGN section 5). With a window only

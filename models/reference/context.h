@@ -12,12 +12,18 @@
 #include "models/reference/rules.h"
 #include "models/reference/step.h"
 #include "models/weights/bf16.h"
+#include "models/weights/block_codec.h"
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 namespace megalith::reference {
+
+/// The nearest e4m3 number, by way of fp32.
+inline double roundE4m3(double value) {
+  return models::e4m3Value(models::e4m3Bits(float(value)));
+}
 
 enum class Precision { Contract, F32, F64 };
 
@@ -43,8 +49,11 @@ struct Context {
   bool live(int64_t row) const { return step->rows[size_t(row)].live; }
   int64_t rows() const { return int64_t(step->rows.size()); }
 
-  /// `value` as it is stored in a value of type `element`.
+  /// `value` as it is stored in a value of type `element`. Eight bits are what the model computes
+  /// with, not how exactly: every precision rounds to them.
   double store(double value, Element element) const {
+    if (element == Element::E4m3)
+      return roundE4m3(value);
     if (precision == Precision::F64)
       return value;
     if (precision == Precision::Contract && element == Element::Bf16)

@@ -52,7 +52,8 @@ std::vector<KvStore> Evaluator::makeCaches() const {
 
 KvStore Evaluator::makeCache(int64_t layer) const {
   const moe::KVType type = cacheType(layerFunctions[size_t(layer)]);
-  return KvStore(type.getHeads() * ranks, type.getHeadDim());
+  return KvStore(type.getHeads() * ranks, type.getHeadDim(),
+                 isa<mlir::Float8E4M3FNType>(type.getElement()) ? Element::E4m3 : Element::Bf16);
 }
 
 Expected<Context> Evaluator::contextOf(const Step &step, const Matrix *residual) const {

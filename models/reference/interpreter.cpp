@@ -6,6 +6,7 @@
 
 #include "llvm/ADT/TypeSwitch.h"
 
+#include <cmath>
 #include <map>
 
 using namespace mlir;
@@ -334,6 +335,22 @@ Error Interpreter::visit(moe::RopeOp op) {
   return Error::success();
 }
 
+Expected<KvScales> Interpreter::scalesOf(moe::KvAppendOp op) {
+  KvScales scales;
+  for (auto [weight, to] :
+       {std::pair(op.getKScaleAttr(), &scales.key), std::pair(op.getVScaleAttr(), &scales.value)}) {
+    if (!weight)
+      continue;
+    Expected<std::vector<double>> values = vectorOf(op, weight, TensorRole::Gain);
+    if (!values)
+      return values.takeError();
+    *to = values->front();
+    if (!(*to > 0) || !std::isfinite(*to))
+      return opError(op, "expected scales above zero, got " + std::to_string(*to));
+  }
+  return scales;
+}
+
 Error Interpreter::visit(moe::KvAppendOp op) {
   auto type = cast<moe::KVType>(op.getKv().getType());
   if (!cache || cache->heads != type.getHeads() || cache->headDim != type.getHeadDim())
@@ -351,13 +368,23 @@ Error Interpreter::visit(moe::KvAppendOp op) {
       return opError(op, "sequence " + Twine(index) + " starts at position " +
                              Twine(sequence.start) + ", its cache holds " +
                              Twine(cache->positions(int64_t(index))));
-  appendKv(*cache, matrixOf(op.getK()), matrixOf(op.getV()), *element, context);
+  Expected<KvScales> scales = scalesOf(op);
+  if (!scales)
+    return scales.takeError();
+  appendKv(*cache, matrixOf(op.getK()), matrixOf(op.getV()), *element, *scales, context);
   return Error::success();
 }
 
 Error Interpreter::visit(moe::AttentionOp op) {
   AttentionRule rule = ruleOf(op);
   plant(fault, rule);
+  if (auto append = op.getKv().getDefiningOp<moe::KvAppendOp>()) {
+    Expected<KvScales> scales = scalesOf(append);
+    if (!scales)
+      return scales.takeError();
+    rule.keyScale = scales->key;
+    rule.valueScale = scales->value;
+  }
   Expected<std::vector<double>> sinks = vectorOf(op, op.getSinksAttr());
   if (!sinks)
     return sinks.takeError();

@@ -2,6 +2,7 @@
 #ifndef MEGALITH_MODELS_REFERENCE_INTERPRETER_H
 #define MEGALITH_MODELS_REFERENCE_INTERPRETER_H
 
+#include "models/reference/attention.h"
 #include "models/reference/experts.h"
 #include "models/reference/fault.h"
 #include "models/reference/kv.h"
@@ -80,6 +81,8 @@ private:
   llvm::Expected<std::vector<double>>
   vectorOf(mlir::Operation *op, mlir::FlatSymbolRefAttr ref,
            models::TensorRole role = models::TensorRole::Matrix);
+  /// What the cache's keys and values are divided by.
+  llvm::Expected<KvScales> scalesOf(moe::KvAppendOp op);
   /// input * weight^T + bias into `result`.
   llvm::Error linearInto(mlir::Operation *op, mlir::Value result, mlir::Value input,
                          mlir::FlatSymbolRefAttr weight, mlir::FlatSymbolRefAttr bias,

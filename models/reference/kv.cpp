@@ -2,6 +2,7 @@
 
 #include "models/reference/kv.h"
 
+#include "models/reference/context.h"
 #include "models/reference/parallel.h"
 #include "models/weights/philox.h"
 #include "models/weights/weights.h"
@@ -45,7 +46,7 @@ std::span<const double> KvStore::value(int64_t sequence, int64_t position, int64
 }
 
 KvStore KvStore::part(int64_t first, int64_t count) const {
-  KvStore result(count, headDim);
+  KvStore result(count, headDim, element);
   for (size_t s = 0; s < sequences.size(); ++s)
     for (int64_t p = 0; p < positions(int64_t(s)); ++p) {
       const auto of = [&](const std::vector<double> &all) {
@@ -90,10 +91,13 @@ void KvStore::fillHashed(uint32_t seed, int64_t layer, int64_t sequence, int64_t
     for (int64_t position = begin; position < end; ++position) {
       const uint64_t first = models::kvIndex(uint64_t(source), uint64_t(position), uint64_t(heads),
                                              uint64_t(headDim), 0, 0);
-      models::weightValues(seed, keyHash, first, models::kKvScale, values);
-      std::copy(values.begin(), values.end(), entry.keys.begin() + position * width);
-      models::weightValues(seed, valueHash, first, models::kKvScale, values);
-      std::copy(values.begin(), values.end(), entry.values.begin() + position * width);
+      for (auto [hash, to] : {std::pair(keyHash, &entry.keys), {valueHash, &entry.values}}) {
+        models::weightValues(seed, hash, first, models::kKvScale, values);
+        std::transform(values.begin(), values.end(), to->begin() + position * width,
+                       [&](float value) {
+                         return element == Element::E4m3 ? roundE4m3(value) : double(value);
+                       });
+      }
     }
   });
 }

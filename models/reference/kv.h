@@ -2,6 +2,8 @@
 #ifndef MEGALITH_MODELS_REFERENCE_KV_H
 #define MEGALITH_MODELS_REFERENCE_KV_H
 
+#include "models/reference/rules.h"
+
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -12,10 +14,13 @@ namespace megalith::reference {
 /// of `headDim` channels. Nothing is paged and nothing forgotten: masks alone decide what is seen.
 class KvStore {
 public:
-  KvStore(int64_t heads, int64_t headDim) : heads(heads), headDim(headDim) {}
+  /// `element`: what made-up contents are rounded to; who writes rounds for himself.
+  KvStore(int64_t heads, int64_t headDim, Element element = Element::Bf16)
+      : heads(heads), headDim(headDim), element(element) {}
 
   const int64_t heads;
   const int64_t headDim;
+  const Element element;
 
   /// Positions held of a sequence.
   int64_t positions(int64_t sequence) const;

@@ -20,6 +20,8 @@ llvm::Expected<Element> elementOf(mlir::Operation *op, mlir::Type type) {
     return Element::Bf16;
   if (type.isF32())
     return Element::F32;
+  if (llvm::isa<mlir::Float8E4M3FNType>(type) && llvm::isa<moe::KvAppendOp>(op))
+    return Element::E4m3;
   std::string text;
   llvm::raw_string_ostream(text) << type;
   return opError(op, "the reference evaluator knows bf16 and f32, not " + text);

@@ -12,8 +12,8 @@
 
 namespace megalith::reference {
 
-/// The element type a value is declared with.
-enum class Element { F32, Bf16 };
+/// The element type a value is declared with. E4m3: of caches only.
+enum class Element { F32, Bf16, E4m3 };
 
 /// x * rsqrt(mean x^2 + eps) * w; with w on the input first (input scaled); (x - mean) *
 /// rsqrt(var + eps) * w + b (layer); all times scale. An absent weight is one, an absent bias zero.
@@ -45,6 +45,7 @@ struct AttentionRule {
   Mask mask = Mask::Full;
   int64_t extent = 0;
   bool bounded = false; ///< probabilities are relative to a score of 0, not to the largest so far
+  double keyScale = 1, valueScale = 1; ///< a cache holds keys and values divided by these
   // faults only
   int64_t causalShift = 0;       ///< the last key seen is position + this
   int64_t valueShift = 0;        ///< the value of key j is read at j + this

@@ -14,8 +14,9 @@ using namespace megalith;
 
 namespace {
 
-// Half a unit in the last place, relative: what rounding can add to a vector's length.
-constexpr double kBf16 = 0x1p-8, kE4m3 = 0x1p-4;
+// Half a unit in the last place, relative: what rounding can add to a vector's length. Of e4m3
+// below 2^-6 it is absolute: half of 2^-9.
+constexpr double kBf16 = 0x1p-8, kE4m3 = 0x1p-4, kE4m3Least = 0x1p-10;
 // All fp32 arithmetic between a vector's norm and its score, generously.
 constexpr double kF32 = 0x1p-16;
 // Exponents that sums of exp(score) may reach; fp32 has 127, the rest is for the values.
@@ -25,7 +26,18 @@ double rounding(Type type) {
   Type element = getElementTypeOrSelf(type);
   if (element.isBF16())
     return 1 + kBf16;
-  return element.isF32() ? 1 : 1 + kE4m3;
+  assert(element.isF32());
+  return 1;
+}
+
+/// The largest length of a vector of `dim` numbers, at most `length` long, once it is in the cache.
+double cachedLength(double length, moe::KVType cache, bool isScaled) {
+  if (!isa<Float8E4M3FNType>(cache.getElement()))
+    return length;
+  // By another scale than 1, anything may be below 2^-6: but nothing is rounded to more than twice
+  // itself.
+  return isScaled ? 2 * length
+                  : length * (1 + kE4m3) + kE4m3Least * std::sqrt(double(cache.getHeadDim()));
 }
 
 /// The largest length of a head's vector in `value`, if constants bound it.
@@ -59,11 +71,12 @@ std::optional<double> keyLength(Value kv) {
   if (!append)
     return std::nullopt;
   std::optional<double> length = headLength(append.getK());
-  Type stored = append.getKv().getType().getElement();
-  // Already of that type, nothing is rounded.
-  if (length && stored != append.getK().getType().getElementType())
-    *length *= rounding(stored);
-  return length;
+  if (!length)
+    return std::nullopt;
+  moe::KVType cache = append.getKv().getType();
+  if (cache.getElement().isBF16() && !append.getK().getType().getElementType().isBF16())
+    *length *= rounding(cache.getElement());
+  return cachedLength(*length, cache, bool(append.getKScaleAttr()));
 }
 
 class BoundScores : public megalith::impl::BoundScoresBase<BoundScores> {

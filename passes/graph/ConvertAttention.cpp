@@ -97,7 +97,7 @@ LogicalResult Converter::convertAttention(moe::AttentionOp op) {
   // Pages that a window lets go of are kept apart: the runtime needs fewer of them.
   bool hasWindow = op.getMask() == moe::AttentionMask::Window;
   Ref pages = build.global(hasWindow ? "kv_window" : "kv", kvHeads, 2 * kPagePositions * headDim,
-                           build.bf16(), Mutability::Pages);
+                           cache.getElement(), Mutability::Pages);
   int64_t parts = output->gate ? 1 : mergePartsOf(heads);
   Ref frequencies;
   if (rope)
@@ -120,6 +120,15 @@ LogicalResult Converter::convertAttention(moe::AttentionOp op) {
     keys.push_back(build.key("window", int64_t(*op.getExtent())));
   if (op.getScoreBound())
     keys.push_back(build.key("bounded", Attribute(BoolAttr::get(op.getContext(), true))));
+  for (auto [key, scale] :
+       {std::pair("k_scale", append.getKScaleAttr()), std::pair("v_scale", append.getVScaleAttr())})
+    if (scale) {
+      moe::WeightOp tensor = weight(scale.getValue());
+      if (!tensor.getFormat().isF32())
+        return refuse(append, "only scales of keys and values that are fp32");
+      keys.push_back(build.key(key, build.global(key, 1, 1, build.f32(), Mutability::Immutable,
+                                                 tensor.getCheckpoint(), isNext(append))));
+    }
   if (norm) {
     keys.push_back(build.key("eps", norm.getEps()));
     if (norm.getQWeight()) {

@@ -36,8 +36,8 @@ int64_t Engine::bytesOf(const Launch &launch, const Warp &warp, const Instr &ins
   }
   if (const Tile *tile = tileOf(launch, warp); tile && instr.kind == Instr::Copy) {
     const int64_t before = warp.dims[2] * launch.facts.pieceUnits;
-    return std::clamp<int64_t>(tile->fullUnits - before, 0, launch.facts.pieceUnits) * 64 *
-           launch.facts.headDim;
+    return std::clamp<int64_t>(tile->fullUnits - before, 0, launch.facts.pieceUnits) *
+           launch.facts.unitBytes;
   }
   return rect.rows * rect.cols * 2;
 }
@@ -68,16 +68,18 @@ Engine::Outcome Engine::compute(int64_t id, const Instr &instr) {
   if (warp.phase < 2) {
     if (instr.publishes && warp.role == kConsumer && warp.inStage)
       warp.times.stages.back().last = warp.time;
-    bool takesPart = true;
+    int pairs = 1; // of units, or what else it does; 0: another warp does it
     if (prices.isByRow(warp.role, warp.at))
-      takesPart = warp.number < int64_t(KernelOp(launch.program->kernel).getRows());
+      pairs = warp.number < int64_t(KernelOp(launch.program->kernel).getRows());
     if (prices.isPiece(warp.role, warp.at)) {
       const int64_t group = launch.facts.qHeads / launch.facts.kvHeads;
       const int64_t columns = std::min<int64_t>(llvm::divideCeil(group, 8), 8);
       const int64_t chunks = 8 / columns, pair = warp.dims[2] * launch.facts.pieceUnits / 2;
-      takesPart = warp.number / columns == pair % chunks;
+      pairs = 0; // a piece of four units has two, each at the price of bf16's
+      for (int64_t p = pair; p < pair + std::max<int64_t>(1, launch.facts.pieceUnits / 2); ++p)
+        pairs += warp.number / columns == p % chunks;
     }
-    if (takesPart) {
+    for (int i = 0; i < pairs; ++i) {
       warp.time += warp.seen[warp.at] ? price.warm : std::max(price.first, price.warm);
       warp.seen[warp.at] = true;
     }

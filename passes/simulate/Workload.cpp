@@ -19,6 +19,15 @@ static std::optional<int64_t> configInt(StageOp stage, StringRef key) {
   return value ? std::optional(value.getInt()) : std::nullopt;
 }
 
+/// Bytes of an element of the pages that an attention stage reads.
+static int64_t kvBytesOf(KernelOp kernel, StageOp stage) {
+  for (auto access : stage.getReads().getAsRange<AccessAttr>())
+    if (auto pages = kernel.lookup<BufferOp>(access.getBuffer());
+        pages && pages.getMutability() == Mutability::Pages)
+      return pages.elementBytes();
+  return 2;
+}
+
 /// The tiles of all sequences, dealt to SMs as codegen/device/tiles.cuh does.
 static void addTiles(KernelOp kernel, StageOp stage, const StepShape &shape, Facts &facts) {
   const int64_t sms = kernel.getSms(), stride = llvm::divideCeil(sms, kernel.getRows());
@@ -26,7 +35,12 @@ static void addTiles(KernelOp kernel, StageOp stage, const StepShape &shape, Fac
   facts.qHeads = configInt(stage, "q_heads").value_or(1);
   facts.headDim = configInt(stage, "head_dim").value_or(64);
   facts.mergeParts = configInt(stage, "merge_parts").value_or(1);
-  facts.pieceUnits = 2 * 64 * facts.headDim <= 16384 ? 2 : 1;
+  // As codegen/device/attention_shape.cuh has them.
+  const int64_t kvBytes = kvBytesOf(kernel, stage);
+  facts.unitBytes = 32 * facts.headDim * kvBytes;
+  for (facts.pieceUnits = kvBytes == 1 ? 4 : 2;
+       facts.pieceUnits > 1 && facts.pieceUnits * facts.unitBytes > 16384; facts.pieceUnits /= 2)
+    ;
   facts.tiles.resize(size_t(sms));
   for (size_t s = 0; s < shape.contexts.size(); ++s) {
     const SequenceEntry sequence = {int32_t(s), 1, int32_t(shape.contexts[s])};

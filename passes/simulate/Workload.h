@@ -45,6 +45,7 @@ struct Facts {
   std::vector<int64_t> splits;          ///< tiles of each sequence and KV head, by sequence
   int64_t kvHeads = 1, qHeads = 1, mergeParts = 1, headDim = 0;
   int64_t pieceUnits = 1; ///< units of a ring piece
+  int64_t unitBytes = 0;  ///< of 16 positions of a KV head, K and V
   std::vector<Entry> entries;
 
   /// Of the symbol; nothing if it is none of those known. `tile`: index among the SM's.

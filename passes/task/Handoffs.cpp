@@ -38,8 +38,26 @@ int64_t mergePartsOf(StageOp stage) {
   return configInt(stage, "merge_parts").value_or(1);
 }
 
+BufferOp pagesOf(StageOp attention) {
+  for (auto access : attention.getReads().getAsRange<AccessAttr>())
+    if (auto pages = attention->getParentOfType<KernelOp>().lookup<BufferOp>(access.getBuffer());
+        pages && pages.getMutability() == Mutability::Pages)
+      return pages;
+  return {};
+}
+
+int64_t unitBytesOf(StageOp attention) {
+  BufferOp pages = pagesOf(attention);
+  return 32 * *configInt(attention, "head_dim") * (pages ? pages.elementBytes() : 2);
+}
+
 int64_t pieceUnitsOf(StageOp attention) {
-  return 2 * 64 * *configInt(attention, "head_dim") <= 16384 ? 2 : 1;
+  BufferOp pages = pagesOf(attention);
+  const int64_t most = pages && pages.elementBytes() == 1 ? 4 : 2;
+  for (int64_t units = most; units > 1; units /= 2)
+    if (units * unitBytesOf(attention) <= 16384)
+      return units;
+  return 1;
 }
 
 int64_t maxActive(KernelOp kernel, int64_t experts, int64_t topK) {
@@ -198,11 +216,11 @@ private:
     add({names::kTail.str(),
          (30 + rows) / 16, // units that rows + 15 positions may touch
          32 * dim,
-         bf16,
-         64 * dim,
+         pagesOf(stage) ? pagesOf(stage).getElement() : bf16,
+         unitBytesOf(stage),
          1,
          1,
-         slotted(64 * dim),
+         slotted(unitBytesOf(stage)),
          Phase::Attention,
          "",
          "",

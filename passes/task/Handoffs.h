@@ -73,6 +73,12 @@ int64_t mergePartsOf(StageOp stage);
 /// Query vectors of an attention tile.
 int64_t vectorsOf(StageOp attention);
 
+/// The KV pages that an attention stage reads, or null.
+BufferOp pagesOf(StageOp attention);
+
+/// Bytes of 16 positions of one KV head: K, then V.
+int64_t unitBytesOf(StageOp attention);
+
 /// Units of 16 positions in a piece of KV that passes through the ring
 /// (codegen/device/attention_shape.cuh).
 int64_t pieceUnitsOf(StageOp attention);

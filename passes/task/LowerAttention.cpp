@@ -27,10 +27,8 @@ void KernelLowering::declareAttention(StageOp stage) {
     FlatSymbolRefAttr symbol = configSymbol(stage, key);
     return symbol ? symbol.getValue() : StringRef("-1");
   };
-  StringRef pages;
-  for (auto access : stage.getReads().getAsRange<AccessAttr>())
-    if (kernel.lookup<BufferOp>(access.getBuffer()))
-      pages = access.getBuffer().getValue();
+  BufferOp pool = pagesOf(stage);
+  StringRef pages = pool ? pool.getSymName() : StringRef();
   bool hasNorm = configString(stage, "qk_norm") == "head";
   StringRef norm = !hasNorm ? "none" : configSymbol(stage, "q_gain") ? "weighted" : "plain";
   bool hasRope = configFloat(stage, "rope_theta").has_value();
@@ -47,10 +45,17 @@ void KernelLowering::declareAttention(StageOp stage) {
                          window = configInt(stage, "window");
   auto bounded = stage.getConfig().getAs<BoolAttr>("bounded");
   const bool isBounded = bounded && bounded.getValue();
-  if (sharing || window || isBounded)
+  const bool isE4m3 = pool && isa<Float8E4M3FNType>(pool.getElement());
+  if (sharing || window || isBounded || isE4m3)
     base += ", " + std::to_string(sharing.value_or(1));
-  if (window || isBounded)
-    base += ", " + std::to_string(window.value_or(0)) + (isBounded ? ", true" : "");
+  if (window || isBounded || isE4m3)
+    base += ", " + std::to_string(window.value_or(0));
+  if (isBounded || isE4m3)
+    base += isBounded ? ", true" : ", false";
+  if (isE4m3)
+    base += ", KvFormat::e4m3";
+  if (configSymbol(stage, "k_scale"))
+    base += (", " + buffer("k_scale") + ", " + buffer("v_scale")).str();
   base += ">";
   set(stage, "base", base);
   setSymbol(stage, "QkvIn", names::kQkvIn);

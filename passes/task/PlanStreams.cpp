@@ -194,12 +194,13 @@ struct PlanStreams : megalith::impl::PlanStreamsBase<PlanStreams> {
   int64_t plan(StageOp stage) {
     if (stage.getKind() == StageKind::Attention) {
       // 16 positions of K, then of V, are a unit.
-      int64_t bytes = pieceUnitsOf(stage) * 64 * *configInt(stage, "head_dim");
+      const int64_t units = pieceUnitsOf(stage), bytes = units * unitBytesOf(stage);
+      const char *numbers[] = {"", "", "two", "", "four"};
       mark(stage, {"tile", "piece"}, bytes, bytes,
-           llvm::formatv(
-               "{0} unit{1} of 16 positions, K and V of {2} channels: {3}", pieceUnitsOf(stage),
-               pieceUnitsOf(stage) == 1 ? "" : "s", *configInt(stage, "head_dim"),
-               pieceUnitsOf(stage) == 1 ? "two would have more than 16 KB" : "two fit 16 KB"));
+           llvm::formatv("{0} unit{1} of 16 positions, K and V of {2} channels: {3}", units,
+                         units == 1 ? "" : "s", *configInt(stage, "head_dim"),
+                         units == 1 ? std::string("two would have more than 16 KB")
+                                    : std::string(numbers[units]) + " fit 16 KB"));
       return bytes;
     }
     if (!isGemv(stage))

@@ -175,7 +175,8 @@ static ArrayRef<Key> keysOf(StageKind kind) {
       {"eps", Float},          {"q_gain", Symbol},
       {"k_gain", Symbol},      {"max_positions", Int},
       {"merge_parts", Int},    {"head_ranks", Int},
-      {"window", Int},         {"bounded", Bool}};
+      {"window", Int},         {"bounded", Bool},
+      {"k_scale", Symbol},     {"v_scale", Symbol}};
   static constexpr Key kMerge[] = {{"q_heads", Int, true},
                                    {"head_dim", Int, true},
                                    {"merge_parts", Int},
@@ -302,6 +303,8 @@ static LogicalResult checkConfig(StageOp stage) {
     return stage.emitOpError() << "expected config to hold 'inv_freq', since positions rotate";
   if (configSymbol(stage, "q_gain") != nullptr && !configSymbol(stage, "k_gain"))
     return stage.emitOpError() << "expected config to hold 'k_gain' beside 'q_gain'";
+  if (!configSymbol(stage, "k_scale") != !configSymbol(stage, "v_scale"))
+    return stage.emitOpError() << "expected config to hold both 'k_scale' and 'v_scale' or neither";
   return success();
 }
 

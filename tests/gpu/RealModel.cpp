@@ -17,7 +17,9 @@ using runtime::problem;
 
 models::Quantization quantizationOf(llvm::StringRef model) {
   const bool activations = model.ends_with("-w4a4");
-  return {.experts = activations || model.ends_with("-nvfp4"), .activations = activations};
+  return {.experts = activations || model.ends_with("-nvfp4"),
+          .activations = activations,
+          .e4m3Kv = model.ends_with("-kv8")};
 }
 
 Expected<std::unique_ptr<Artifact>> Artifact::load(const std::string &folder) {
@@ -34,6 +36,9 @@ Expected<std::unique_ptr<Artifact>> Artifact::load(const std::string &folder) {
   models::Quantization quantization = quantizationOf(artifact->plan.model);
   quantization.experts |= llvm::any_of(
       artifact->plan.weights, [](const runtime::Weight &weight) { return weight.isNvfp4(); });
+  quantization.e4m3Kv |= llvm::any_of(artifact->plan.buffers, [](const runtime::Buffer &buffer) {
+    return buffer.element == runtime::Element::E4m3;
+  });
   auto graph =
       models::importConfig(artifact->context, (*config)->getBuffer().str(), artifact->plan.model,
                            {.rows = artifact->plan.rows, .quantization = quantization});

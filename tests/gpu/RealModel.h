@@ -20,7 +20,8 @@
 namespace megalith::test {
 
 /// What a model's name says of its experts: NVFP4 weights if it ends in "-nvfp4", quantised
-/// activations too if in "-w4a4". That an artifact's weights are NVFP4 its plan says as well.
+/// activations too if in "-w4a4"; and of its cache: e4m3 if it ends in "-kv8". That an artifact has
+/// NVFP4 weights or e4m3 pages its plan says as well.
 models::Quantization quantizationOf(llvm::StringRef model);
 
 /// An artifact and the graph of its model.

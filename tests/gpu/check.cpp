@@ -51,8 +51,8 @@ using runtime::problem;
 
 namespace {
 
-/// A config and how it is compiled: "…-nvfp4" and "…-w4a4" with experts of that kind
-/// (test::quantizationOf).
+/// A config and how it is compiled: "…-nvfp4" and "…-w4a4" with experts of that kind, "…-kv8" with
+/// keys and values in e4m3 (test::quantizationOf).
 struct Model {
   const char *name, *config;
   int64_t sms;
@@ -70,6 +70,10 @@ const std::vector<Model> &checkedModels() {
       {"qwen3-30b-a3b", "models/configs/qwen3-30b-a3b.json", 132, 23},
       {"mixtral-8x7b", "models/configs/mixtral-8x7b.json", 132, 15, {1, 2, 4}},
       {"qwen3-moe-small-nvfp4", "models/configs/qwen3-moe-small.test.json", 16, -1, {1, 8}},
+      {"qwen3-moe-small-kv8", "models/configs/qwen3-moe-small.test.json", 16, -1, {1, 4, 16}},
+      {"qwen3-moe-medium-kv8", "tests/gpu/qwen3-moe-medium.test.json", 132, -1, {1, 8}},
+      {"qwen3-30b-a3b-kv8", "models/configs/qwen3-30b-a3b.json", 132, 23, {1, 8}},
+      {"muse-spark-mini-kv8", "models/configs/muse-spark-mini.test.json", 16, -1, {1, 8}},
       {"qwen3-moe-small-w4a4", "models/configs/qwen3-moe-small.test.json", 16, -1, {1, 4}},
       {"muse-spark-mini-nvfp4", "models/configs/muse-spark-mini.test.json", 16, -1, {1, 8}},
       {"muse-spark-mini-w4a4", "models/configs/muse-spark-mini.test.json", 16, -1, {2}},

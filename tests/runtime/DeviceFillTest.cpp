@@ -158,13 +158,24 @@ TEST_CASE("what the kernel cannot make is left to the host") {
 }
 
 TEST_CASE("KV pages: positions before start, poison from there on") {
-  const Plan plan = {.kvHeads = 3, .headDim = 32};
-  const KvLayout layout = {3, 32};
+  const Element element = GENERATE(Element::Bf16, Element::E4m3);
+  const bool isE4m3 = element == Element::E4m3;
+  Plan plan = {.kvHeads = 3, .headDim = 32};
+  if (isE4m3)
+    plan = {.kvHeads = 3,
+            .headDim = 32,
+            .kernels = {{.name = "layer", .slots = {{.name = "kv", .role = SlotRole::Kv}}}},
+            .buffers = {{.name = "kv", .kind = BufferKind::Kv, .element = element}},
+            .launches = {{"layer", 4}}};
+  const KvLayout layout = {3, 32, isE4m3 ? 1 : 2};
   const std::vector<int32_t> pages = {2, 0};
   const int64_t start = 64 + 21, layer = 4, content = 5;
   std::vector<unsigned char> expected(3 * layout.pageBytes()), got(expected.size());
   for (size_t i = 0; i < expected.size(); i += 4)
-    std::memcpy(&expected[i], &kPoisonWord, 4);
+    if (isE4m3)
+      std::memset(&expected[i], 0x7F, 4); // NaN
+    else
+      std::memcpy(&expected[i], &kPoisonWord, 4);
   std::vector<uint16_t> key(96), value(96);
   for (int64_t position = 0; position < start; ++position) {
     for (int64_t i = 0; i < 96; ++i) {

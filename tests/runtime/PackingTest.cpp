@@ -2,9 +2,13 @@
 
 #include "runtime/packing.h"
 
+#include "models/weights/bf16.h"
+
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <set>
 
 using namespace megalith::runtime;
@@ -171,6 +175,35 @@ TEST_CASE("KV written through a page table reads back, and touches nothing else"
   CHECK(std::vector<unsigned char>(pool.begin() + layout.pageBytes(),
                                    pool.begin() + 2 * layout.pageBytes()) ==
         std::vector<unsigned char>(layout.pageBytes(), 0xEE));
+}
+
+TEST_CASE("KV of e4m3: the same places at half the bytes, numbers rounded") {
+  const KvLayout wide{2, 64}, layout{2, 64, 1};
+  CHECK(2 * layout.pageBytes() == wide.pageBytes());
+  for (int64_t position : {0, 19, 63})
+    for (int64_t channel : {0, 9, 63}) {
+      CHECK(2 * layout.keyOffset(position, 1, channel) == wide.keyOffset(position, 1, channel));
+      CHECK(2 * layout.valueOffset(position, 1, channel) == wide.valueOffset(position, 1, channel));
+    }
+  std::vector<unsigned char> pool(layout.pageBytes(), 0xEE);
+  const std::vector<int32_t> pages = {0};
+  std::vector<uint16_t> key(128), value(128), k(128), v(128);
+  const float given[] = {1.0f, 1.0625f, 1.1875f, 500.0f, -0.0f, 0x1p-10f, -0x1.8p-10f};
+  const float kept[] = {1.0f, 1.0f, 1.25f, 448.0f, -0.0f, 0.0f, -0x1p-9f};
+  for (size_t i = 0; i < std::size(given); ++i) {
+    key[i] = megalith::models::toBf16(given[i]);
+    value[127 - i] = key[i];
+  }
+  key[100] = 0x7FC0; // NaN
+  writeKv(layout, pool.data(), pages, 37, key, value);
+  readKv(layout, pool.data(), pages, 37, k, v);
+  for (size_t i = 0; i < std::size(kept); ++i) {
+    CHECK(k[i] == megalith::models::toBf16(kept[i]));
+    CHECK(v[127 - i] == k[i]);
+  }
+  CHECK((k[100] & 0x7FFF) > 0x7F80);
+  CHECK(std::count(pool.begin(), pool.end(), 0xEE) ==
+        int64_t(pool.size()) - 256); // nothing else is touched, and no code here is 0xEE
 }
 
 TEST_CASE("inverse frequencies") {

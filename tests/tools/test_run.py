@@ -51,6 +51,25 @@ def test_same_command_same_bytes(artifact, tmp_path):
     assert [f.name for f in (tmp_path / "sm_90a").iterdir()] == ["rows2"]
 
 
+SCALES = {  # a checkpoint with NVFP4 experts and scales for an FP8 cache
+    "quantization": {"quant_algo": "NVFP4", "group_size": 16, "kv_cache_quant_algo": "FP8",
+                     "exclude_modules": ["lm_head", "*self_attn*", "*mlp.gate"]}}
+
+
+@pytest.mark.parametrize("words", [[QWEN, "--new-rows", "3,1"], [MIXTRAL, "--launch", "per-stage", "--conformance"],
+                                   [QWEN, "--scope", "step"], [QWEN, "--tp", 2],
+                                   [str(CONFIGS / "muse-spark-mini.test.json"), "--new-rows", "2,1"],
+                                   [QWEN, "--quant"]],
+                         ids=["rows", "per-stage", "step", "ranks", "window", "scales"])
+def test_kv_of_e4m3(words, tmp_path):
+    if words[-1] == "--quant":
+        (tmp_path / "quant.json").write_text(json.dumps(SCALES))
+        words = [*words, tmp_path / "quant.json"]
+    done = megalith("run", *words, "--kv", "e4m3", "--sms", 8, "--rows", 4, "--context", "78,0", "--steps", 2)
+    assert "FAILS" not in done.stdout
+    assert "kv" in done.stdout.splitlines()[1].split()
+
+
 @pytest.mark.parametrize("config", [QWEN, MIXTRAL], ids=["qwen", "mixtral"])
 def test_run_a_config(config):
     done = megalith("run", config, "--sms", 4, "--rows", 4, "--context", "70,0", "--new-rows", "2,1", "--repeat", 2)

@@ -40,6 +40,7 @@ static constexpr cli::Option kOptions[] = {
     {"sms", "<n>", "with a config: SMs to use (132 for sm_90a, 148 for sm_100a)"},
     {"quant", "<what>", cli::kConfigQuantHelp},
     {"act", "<type>", cli::kConfigActHelp},
+    {"kv", "<type>", cli::kConfigKvHelp},
 };
 static constexpr size_t kConfigOptions = 4; ///< the last ones
 

@@ -57,8 +57,8 @@ Traffic launchTraffic(const Plan &plan, int64_t launch, std::span<const int64_t>
     if (slot.role == runtime::SlotRole::Kv) {
       const int64_t window = plan.buffer(slot.name)->window;
       const int64_t read = window ? std::min(window, histories.positions) : histories.positions;
-      // K and V, bf16.
-      traffic.kv += histories.count * read * 2 * plan.kvHeads * plan.headDim * 2;
+      const int64_t each = elementBytes(plan.buffer(slot.name)->element);
+      traffic.kv += histories.count * read * 2 * plan.kvHeads * plan.headDim * each; // K and V
       continue;
     }
     const Weight *weight = plan.weight(slot.name);

@@ -35,6 +35,10 @@ inline constexpr llvm::StringLiteral kQuantHelp =
 inline constexpr llvm::StringLiteral kConfigQuantHelp =
     "with a config: nvfp4 (experts), none, or a hf_quant_config.json (the one beside it)";
 inline constexpr llvm::StringLiteral kActHelp = "what NVFP4 experts read: bf16 or nvfp4 (bf16)";
+inline constexpr llvm::StringLiteral kKvHelp =
+    "what keys and values are kept as: bf16 or e4m3 (bf16)";
+inline constexpr llvm::StringLiteral kConfigKvHelp =
+    "with a config: what keys and values are kept as: bf16 or e4m3 (bf16)";
 inline constexpr llvm::StringLiteral kConfigActHelp =
     "with a config: what NVFP4 experts read, bf16 or nvfp4 (bf16)";
 

@@ -61,7 +61,7 @@ static Error runBench(const Arguments &arguments) {
     return request.takeError();
   StringRef given = arguments.positional();
   if (sys::fs::is_directory(given) && !isCheckpoint(given)) {
-    for (StringRef name : {"target", "sms", "quant", "act"})
+    for (StringRef name : {"target", "sms", "quant", "act", "kv"})
       if (arguments.has(name))
         return failure(Exit::CommandLine,
                        "--{0}: expected with a config only, but got a folder of plans that are "

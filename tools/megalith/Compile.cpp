@@ -129,6 +129,7 @@ static constexpr Option kOptions[] = {
      "output: <target>/rows<n>/ (rows<n>-tp<m>/) in it, written whole or not at all", true},
     {"quant", "<what>", kQuantHelp},
     {"act", "<type>", kActHelp},
+    {"kv", "<type>", kKvHelp},
     {"launch", "<list>",
      "fused (a layer a launch), per-stage (rows<n>-per-stage/), or both (fused)"},
     {"sms", "<n>", "SMs to use (132 for sm_90a, 148 for sm_100a)"},

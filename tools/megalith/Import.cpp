@@ -116,6 +116,7 @@ static constexpr Option kOptions[] = {
     {"max-context", "<n>", "most positions of a sequence (the config's max_position_embeddings)"},
     {"quant", "<what>", kQuantHelp},
     {"act", "<type>", kActHelp},
+    {"kv", "<type>", kKvHelp},
     {"choose", "<list>", "name=value of choices that the model's sources leave open"},
     {"tp", "<n>",
      "print what one of n ranks computes; what schemes cost goes to standard error (1)"},

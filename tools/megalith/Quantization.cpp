@@ -1,4 +1,4 @@
-//===- Quantization.cpp - --quant and --act ---------------------------------===//
+//===- Quantization.cpp - --quant, --act, --kv ----------------------------===//
 
 #include "tools/megalith/Quantization.h"
 
@@ -27,9 +27,11 @@ static bool saysNone(StringRef text) {
   return algorithm && algorithm->getAsNull();
 }
 
-Expected<models::Quantization> readQuantization(StringRef file, StringRef quant, StringRef act) {
+Expected<models::Quantization> readQuantization(StringRef file, StringRef quant, StringRef act,
+                                                StringRef kv) {
   models::Quantization result;
   result.activations = act == "nvfp4";
+  result.e4m3Kv = kv == "e4m3";
   result.experts = quant == "nvfp4";
   if (result.experts || quant == "none")
     return result;
@@ -58,7 +60,10 @@ Expected<models::Quantization> readQuantization(const ConfigText &config,
   Expected<StringRef> act = arguments.choice("act", {"bf16", "nvfp4"});
   if (!act)
     return act.takeError();
-  return readQuantization(config.file, arguments.text("quant"), *act);
+  Expected<StringRef> kv = arguments.choice("kv", {"bf16", "e4m3"});
+  if (!kv)
+    return kv.takeError();
+  return readQuantization(config.file, arguments.text("quant"), *act, *kv);
 }
 
 std::string optionsOf(const models::Quantization &quantization) {
@@ -69,6 +74,8 @@ std::string optionsOf(const models::Quantization &quantization) {
     text += (" --quant " + sys::path::filename(quantization.source)).str();
   if (quantization.activations)
     text += " --act nvfp4";
+  if (quantization.e4m3Kv)
+    text += " --kv e4m3";
   return text;
 }
 

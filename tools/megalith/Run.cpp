@@ -50,7 +50,7 @@ static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
                                       const check::Workload &workload, TemporaryFolder &temporary) {
   StringRef given = arguments.positional();
   if (sys::fs::is_directory(given) && !isCheckpoint(given)) {
-    for (StringRef name : {"target", "rows", "quant", "act", "launch", "scope", "sms", "tp"})
+    for (StringRef name : {"target", "rows", "quant", "act", "kv", "launch", "scope", "sms", "tp"})
       if (arguments.has(name))
         return failure(Exit::CommandLine,
                        "--{0}: expected with a config only, but got the folder of a plan that is "
@@ -460,6 +460,7 @@ static constexpr Option kOptions[] = {
     {"rows", "<n>", "with a config: most live rows, 1, 2, 4, 8 or 16 (1)"},
     {"quant", "<what>", kConfigQuantHelp},
     {"act", "<type>", kConfigActHelp},
+    {"kv", "<type>", kConfigKvHelp},
     {"tp", "<n>", "with a config: ranks, 1, 2, 4 or 8; virtual, or one a process of torchrun (1)"},
     {"hop-ns", "<n>", "words of other ranks arrive so much later, on cuda (0)"},
     {"mirror-ranks", "", "rank 0 alone, of a model whose tensors repeat its share: for real sizes"},

@@ -8,18 +8,19 @@
 namespace megalith::test {
 
 /// Buffer slots of the test kernels.
-enum Slot { kPool, kInvFreq, kQGain, kKGain, kQkv, kPartials, kAttn };
+enum Slot { kPool, kInvFreq, kQGain, kKGain, kQkv, kPartials, kAttn, kKScale, kVScale };
 
 /// One variant of the test kernel.
 template <int Sms, int Rows, int QHeads, int KvHeads, int HeadDim, int RopeDim, QkNorm Norm,
-          int MergeParts>
+          int MergeParts, KvFormat Format = KvFormat::bf16, bool Scaled = false>
 struct AttentionKernel {
   struct Config {
     static constexpr int kSms = Sms, kRows = Rows, kEdges = 9;
   };
   static constexpr float kScale = HeadDim == 64 ? 0.125f : 0.08838835f;
   using Base = Attention<Config, 3, QHeads, KvHeads, HeadDim, RopeDim, MergeParts, Norm, 1e-6f,
-                         kScale, kPool, kInvFreq, kQGain, kKGain>;
+                         kScale, kPool, kInvFreq, kQGain, kKGain, 1, 0, false, Format,
+                         Scaled ? kKScale : -1, Scaled ? kVScale : -1>;
   using S = AttentionShape<Base>;
 
   struct w_full : MbarrierEdge<0, 0, 4, 1> {
@@ -132,5 +133,14 @@ using OneRow = AttentionKernel<6, 1, 8, 1, 64, 0, QkNorm::none, 1>;
 using Wide = AttentionKernel<2, 2, 4, 1, 256, 64, QkNorm::weighted, 2>;
 /// More query vectors than 8 column tiles hold.
 using Rounds = AttentionKernel<3, 8, 24, 2, 64, 64, QkNorm::none, 1>;
+
+/// Pages of e4m3: four units a piece, two, and all that the others have; with scales and without.
+using Codes8 =
+    AttentionKernel<5, 8, 16, 2, 128, 128, QkNorm::weighted, 4, KvFormat::e4m3, /*Scaled=*/true>;
+using CodesOneRow = AttentionKernel<6, 1, 8, 1, 64, 0, QkNorm::none, 1, KvFormat::e4m3>;
+using CodesFew = AttentionKernel<4, 4, 8, 1, 64, 0, QkNorm::none, 1, KvFormat::e4m3>;
+using CodesWide =
+    AttentionKernel<2, 2, 4, 1, 256, 64, QkNorm::weighted, 2, KvFormat::e4m3, /*Scaled=*/true>;
+using CodesRounds = AttentionKernel<3, 8, 24, 2, 64, 64, QkNorm::none, 1, KvFormat::e4m3>;
 
 } // namespace megalith::test

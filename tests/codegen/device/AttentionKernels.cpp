@@ -24,3 +24,18 @@ MEGALITH_KERNEL(wide) {
 MEGALITH_KERNEL(rounds) {
   test::Rounds::run(args);
 }
+MEGALITH_KERNEL(codes8) {
+  test::Codes8::run(args);
+}
+MEGALITH_KERNEL(codes_one_row) {
+  test::CodesOneRow::run(args);
+}
+MEGALITH_KERNEL(codes_few) {
+  test::CodesFew::run(args);
+}
+MEGALITH_KERNEL(codes_wide) {
+  test::CodesWide::run(args);
+}
+MEGALITH_KERNEL(codes_rounds) {
+  test::CodesRounds::run(args);
+}

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "models/weights/bf16.h"
+#include "models/weights/block_codec.h"
 #include "runtime/host/machine.h"
 #include "runtime/packing.h"
 #include "tests/codegen/device/AttentionKernel.h"
@@ -27,6 +28,11 @@ MEGALITH_TEST_KERNEL(single);
 MEGALITH_TEST_KERNEL(one_row);
 MEGALITH_TEST_KERNEL(wide);
 MEGALITH_TEST_KERNEL(rounds);
+MEGALITH_TEST_KERNEL(codes8);
+MEGALITH_TEST_KERNEL(codes_one_row);
+MEGALITH_TEST_KERNEL(codes_wide);
+MEGALITH_TEST_KERNEL(codes_few);
+MEGALITH_TEST_KERNEL(codes_rounds);
 
 namespace {
 
@@ -59,7 +65,10 @@ template <class K> struct Run {
   std::vector<Sequence> sequences;
   alignas(16) StepDescriptor step = {};
   std::vector<int32_t> pages;
-  runtime::KvLayout layout{A::kKvHeads, kDim};
+  static constexpr bool kIsE4m3 = A::kIsE4m3;
+  runtime::KvLayout layout{A::kKvHeads, kDim, kIsE4m3 ? 1 : 2};
+  // Of keys, of values; neither divides numbers exactly.
+  std::vector<float> kScale{A::kIsScaled ? 0.7f : 1.0f}, vScale{A::kIsScaled ? 0.03f : 1.0f};
   std::vector<unsigned char> pool, poolBefore;
   std::vector<uint16_t> gainOfQ, gainOfK, qkv;
   std::vector<float> frequencies;
@@ -141,6 +150,8 @@ template <class K> struct Run {
     bind(test::kInvFreq, frequencies, "inv_freq", host::Access::read);
     bind(test::kQGain, gainOfQ, "q_gain", host::Access::read);
     bind(test::kKGain, gainOfK, "k_gain", host::Access::read);
+    bind(test::kKScale, kScale, "k_scale", host::Access::read);
+    bind(test::kVScale, vScale, "v_scale", host::Access::read);
     bind(test::kQkv, qkv, "qkv", host::Access::read_write);
     bind(test::kPartials, partials, "partials", host::Access::read_write);
     bind(test::kAttn, attn, "attn", host::Access::read_write);
@@ -161,6 +172,14 @@ template <class K> struct Run {
     for (int i = 0; i < kAttnWidth; ++i)
       all[i] = output(kLaunch + 1, row, i);
     return all;
+  }
+
+  /// What pages hold of a number, times the scale; `isOld`: it was written as it is.
+  static double kept(double x, float scale, bool isOld = false) {
+    if (!kIsE4m3)
+      return x;
+    const float divided = isOld ? float(x) : float(x) / scale;
+    return double(models::e4m3Value(models::e4m3Bits(divided))) * scale;
   }
 
   /// Norm, rounding, rotation, rounding of one raw head, in double.
@@ -195,13 +214,18 @@ template <class K> struct Run {
         std::vector<double> key(kDim), value(kDim);
         if (p < seq.start) {
           for (int i = 0; i < kDim; ++i) {
-            key[i] = fromBf16(random16(seq.seed, kOldKey, p, h * kDim + i));
-            value[i] = fromBf16(random16(seq.seed, kOldValue, p, h * kDim + i));
+            key[i] = kept(fromBf16(random16(seq.seed, kOldKey, p, h * kDim + i)), kScale[0], true);
+            value[i] =
+                kept(fromBf16(random16(seq.seed, kOldValue, p, h * kDim + i)), vScale[0], true);
           }
         } else {
           key = head(s, p - seq.start, (A::kQHeads + h) * kDim, gainOfK);
-          for (int i = 0; i < kDim; ++i)
-            value[i] = fromBf16(raw(s, p - seq.start, (A::kQHeads + A::kKvHeads + h) * kDim + i));
+          for (int i = 0; i < kDim; ++i) {
+            key[i] = kept(key[i], kScale[0]);
+            value[i] =
+                kept(fromBf16(raw(s, p - seq.start, (A::kQHeads + A::kKvHeads + h) * kDim + i)),
+                     vScale[0]);
+          }
         }
         keys.push_back(key);
         values.push_back(value);
@@ -244,12 +268,19 @@ template <class K> struct Run {
         for (int h = 0; h < A::kKvHeads; ++h) {
           const std::vector<double> want = head(s, r, (A::kQHeads + h) * kDim, gainOfK);
           for (int i = 0; i < kDim; ++i) {
-            const double got = fromBf16(key[h * kDim + i]);
-            // fp32 and double may fall on either side of a tie, before and after the rotation.
-            CHECK(std::abs(got - want[i]) <= 0.01 * std::abs(want[i]) + 0.01);
+            const double got = fromBf16(key[h * kDim + i]) * kScale[0];
+            // fp32 and double may fall on either side of a tie, before and after the rotation; then
+            // the neighbouring code may be the nearest.
+            const double wanted = kept(want[i], kScale[0]), apart = kIsE4m3 ? 0.13 : 0.01;
+            CHECK(std::abs(got - wanted) <= apart * std::abs(wanted) + 0.01);
+            const auto in = [&](int head, float scale) {
+              const uint16_t given = raw(s, r, head * kDim + i);
+              return kIsE4m3 ? toBf16(models::e4m3Value(models::e4m3Bits(fromBf16(given) / scale)))
+                             : given;
+            };
             if (A::kQkNorm == QkNorm::none && A::kRopeDim == 0)
-              REQUIRE(key[h * kDim + i] == raw(s, r, (A::kQHeads + h) * kDim + i));
-            REQUIRE(value[h * kDim + i] == raw(s, r, (A::kQHeads + A::kKvHeads + h) * kDim + i));
+              REQUIRE(key[h * kDim + i] == in(A::kQHeads + h, kScale[0]));
+            REQUIRE(value[h * kDim + i] == in(A::kQHeads + A::kKvHeads + h, vScale[0]));
           }
         }
         runtime::writeKv(layout, expected.data(), pagesOf(s), p, key, value);
@@ -331,6 +362,58 @@ TEST_CASE("a row's bits depend on neither bucket, number of SMs nor merge parts"
     const auto one = attend<test::Grouped4OneRow>(megalith_kernel_grouped4_one_row, {a});
     CHECK((eight.outputs(2) == one.outputs(0)));
   }
+}
+
+TEST_CASE("pages of e4m3, at each length of context") {
+  for (int n : kLengths) {
+    attend<test::CodesOneRow>(megalith_kernel_codes_one_row, {{n - 1, 1, uint64_t(n)}}).check();
+    attend<test::Codes8>(megalith_kernel_codes8, {{n - 1, 1, uint64_t(n)}}).check();
+  }
+  attend<test::CodesWide>(megalith_kernel_codes_wide, {{128, 1, 3}, {15, 1, 4}}).check();
+}
+
+TEST_CASE("rows of a sequence read each other's keys as e4m3") {
+  for (int start : {0, 9, 15, 57, 121, 505})
+    attend<test::Codes8>(megalith_kernel_codes8, {{start, 8, uint64_t(start)}}).check();
+  attend<test::Codes8>(megalith_kernel_codes8, {{697, 3, 1}, {15, 2, 2}, {0, 1, 3}}).check();
+  for (int rows : {1, 3, 5, 8})
+    attend<test::CodesRounds>(megalith_kernel_codes_rounds, {{600 + rows, rows, uint64_t(rows)}})
+        .check();
+}
+
+TEST_CASE("a result does not depend on whether an e4m3 key comes from the page") {
+  // One step of three rows, or the first two in the pages before and then the third.
+  const auto together = attend<test::CodesFew>(megalith_kernel_codes_few, {{61, 3, 9}});
+  auto apart = Run<test::CodesFew>({{63, 1, 9}});
+  for (int p : {61, 62}) {
+    std::vector<uint16_t> key(64), value(64);
+    runtime::readKv(together.layout, together.pool.data(), together.pagesOf(0), p, key, value);
+    runtime::writeKv(apart.layout, apart.pool.data(), apart.pagesOf(0), p, key, value);
+  }
+  apart.poolBefore = apart.pool;
+  apart.launch(megalith_kernel_codes_few, 1, 1);
+  CHECK((apart.outputs(0) == together.outputs(2)));
+}
+
+TEST_CASE("e4m3 as the host platform has it") {
+  for (uint32_t code = 0; code < 256; ++code) {
+    const float value = models::e4m3Value(code);
+    const u32x2 wide = platform::widen_e4m3(code | (255 - code) << 8 | code << 16 | code << 24);
+    const float all[] = {lo16(wide.x), hi16(wide.x), lo16(wide.y), hi16(wide.y)};
+    const float other = models::e4m3Value(255 - code);
+    CHECK((std::isnan(value) ? std::isnan(all[0]) : all[0] == value));
+    CHECK((std::isnan(other) ? std::isnan(all[1]) : all[1] == other));
+    CHECK((std::isnan(value) ? std::isnan(all[3]) : all[2] == value && all[3] == value));
+    if ((code & 0x7F) < 0x7E) { // around the midpoint to the next
+      const float middle = (value + models::e4m3Value(code + 1)) / 2;
+      for (float x : {std::nextafter(middle, 0.0f), middle, std::nextafter(middle, middle * 2)})
+        CHECK(platform::e4m3x2(x, -x) == (models::e4m3Bits(x) | models::e4m3Bits(-x) << 8));
+    }
+  }
+  const float huge = 1e30f, inf = INFINITY;
+  CHECK(platform::e4m3x2(huge, -huge) == 0xFE7E);
+  CHECK(platform::e4m3x2(inf, -inf) == 0xFE7E);
+  CHECK((platform::e4m3x2(NAN, 464.0f) & 0xFF7F) == 0x7E7F);
 }
 
 TEST_CASE("any schedule and any order of visibility gives the same bits") {

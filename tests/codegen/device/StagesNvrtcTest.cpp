@@ -49,7 +49,7 @@ void check(const std::string &stage, size_t kernels) {
       CHECK(resources.spillBytes == 0);
       // Where a sequence has more than 64 query vectors, what their rounds came to is indexed by
       // the round, which no register can be: it costs such kernels a little memory.
-      CHECK(resources.stackBytes <= (name == "rounds" ? 192 : 0));
+      CHECK(resources.stackBytes <= (name.ends_with("rounds") ? 192 : 0));
       CHECK(resources.registers <= 168);
     }
   }
@@ -58,7 +58,7 @@ void check(const std::string &stage, size_t kernels) {
 } // namespace
 
 TEST_CASE("attention kernels compile without spills") {
-  check("Attention", 7);
+  check("Attention", 12);
 }
 
 TEST_CASE("router kernels compile without spills") {

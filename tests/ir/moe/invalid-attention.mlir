@@ -239,3 +239,34 @@ func.func @gate_width(%x: tensor<1x64xbf16>, %g: tensor<1x48xbf16>) {
   %0 = moe.output_gate %x, %g : tensor<1x64xbf16>, tensor<1x48xbf16> -> tensor<1x64xbf16>
   return
 }
+
+// -----
+
+!kv = !moe.kv<heads = 2, head_dim = 16, element = f8E4M3FN, positions = 64>
+moe.weight @k_scale [1] of f32 from "k_scale"
+func.func @append_one_scale(%kv: !kv, %k: tensor<1x32xbf16>, %v: tensor<1x32xbf16>) {
+  // expected-error @+1 {{expected both k_scale and v_scale or neither, but got k_scale alone}}
+  %0 = moe.kv_append %kv, %k, %v k_scale(@k_scale) : !kv, tensor<1x32xbf16>, tensor<1x32xbf16>
+  return
+}
+
+// -----
+
+!kv = !moe.kv<heads = 2, head_dim = 16, element = bf16, positions = 64>
+moe.weight @scale [1] of f32 from "scale"
+func.func @append_scaled_bf16(%kv: !kv, %k: tensor<1x32xbf16>, %v: tensor<1x32xbf16>) {
+  // expected-error @+1 {{expected scales of a cache of f8E4M3FN, but got one of 'bf16'}}
+  %0 = moe.kv_append %kv, %k, %v k_scale(@scale) v_scale(@scale) : !kv, tensor<1x32xbf16>, tensor<1x32xbf16>
+  return
+}
+
+// -----
+
+!kv = !moe.kv<heads = 2, head_dim = 16, element = f8E4M3FN, positions = 64>
+// expected-note @+1 {{the weight is defined here}}
+moe.weight @scales [2] of f32 from "scales"
+func.func @append_scale_a_head(%kv: !kv, %k: tensor<1x32xbf16>, %v: tensor<1x32xbf16>) {
+  // expected-error @+1 {{[1]}}
+  %0 = moe.kv_append %kv, %k, %v k_scale(@scales) v_scale(@scales) : !kv, tensor<1x32xbf16>, tensor<1x32xbf16>
+  return
+}

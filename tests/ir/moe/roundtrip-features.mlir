@@ -6,6 +6,8 @@ moe.weight @nvfp4 [8, 64, 32] of !moe.block_format<f4E2M1FN, block = [1, 16], sc
 // CHECK: moe.weight @mxfp4 [8, 64, 32] of !moe.block_format<f4E2M1FN, block = [1, 32], scale = f8E8M0FNU> from
 moe.weight @mxfp4 [8, 64, 32] of !moe.block_format<f4E2M1FN, block = [1, 32], scale = f8E8M0FNU> from "l.{layer}.gate_up"
 // CHECK: of !moe.block_format<f8E4M3FN, block = [128, 128], scale = f32> from "l.{layer}.q" sharded <dim = 0, ranks = 2>
+moe.weight @k_scale [1] of f32 from "l.{layer}.k_scale"
+moe.weight @v_scale [1] of f32 from "l.{layer}.v_scale"
 moe.weight @fp8 [128, 32] of !moe.block_format<f8E4M3FN, block = [128, 128], scale = f32> from "l.{layer}.q" sharded <dim = 0, ranks = 2>
 moe.weight @kw [32, 32] of bf16 from "l.{layer}.k"
 moe.weight @vector [32] of f32 from "l.{layer}.v"
@@ -47,7 +49,8 @@ func.func @attention(%x: tensor<1x32xbf16>, %kv: !moe.kv<heads = 2, head_dim = 1
   // CHECK: moe.rope %{{.*}}, %{{.*}} adjacent scaling <yarn, {attention_factor = 1.250000e+00 : f64
   %q3, %k3 = moe.rope %q2, %k2 adjacent scaling <yarn, {factor = 32.0, original_context = 4096.0, beta_fast = 32.0, beta_slow = 1.0, attention_factor = 1.25}> {head_dim = 16, rotary_dims = 8, theta = 1.5e5}
       : tensor<1x64xbf16>, tensor<1x32xbf16> -> tensor<1x64xbf16>, tensor<1x32xbf16>
-  %kv1 = moe.kv_append %kv, %k3, %v : !moe.kv<heads = 2, head_dim = 16, element = f8E4M3FN, positions = 4096, window = 131>, tensor<1x32xbf16>, tensor<1x32xbf16>
+  // CHECK: moe.kv_append %{{.*}}, %{{.*}}, %{{.*}} k_scale(@k_scale) v_scale(@v_scale) : !moe.kv<
+  %kv1 = moe.kv_append %kv, %k3, %v k_scale(@k_scale) v_scale(@v_scale) : !moe.kv<heads = 2, head_dim = 16, element = f8E4M3FN, positions = 4096, window = 131>, tensor<1x32xbf16>, tensor<1x32xbf16>
   // CHECK: moe.attention %{{.*}}, %{{.*}} window sinks(@sinks) {extent = 128 : i64
   %o = moe.attention %q3, %kv1 window sinks(@sinks) {heads = 4, scale = 0.25, extent = 128}
       : tensor<1x64xbf16>, !moe.kv<heads = 2, head_dim = 16, element = f8E4M3FN, positions = 4096, window = 131> -> tensor<1x64xbf16>

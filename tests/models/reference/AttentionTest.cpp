@@ -56,7 +56,7 @@ TEST_CASE("Attention equals one softmax over the visible keys") {
   cache.fillHashed(1, 0, 0, 40);
   cache.fillHashed(1, 0, 2, 700);
   const Matrix k = randomMatrix(5, kKvHeads * kDim, 21), v = randomMatrix(5, kKvHeads * kDim, 22);
-  appendKv(cache, k, v, Element::Bf16, context);
+  appendKv(cache, k, v, Element::Bf16, {}, context);
   CHECK(cache.positions(0) == 42);
   CHECK(cache.positions(1) == 1);
   CHECK(cache.positions(2) == 701);

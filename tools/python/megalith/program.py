@@ -199,6 +199,7 @@ def compile(
     tp: int = 1,
     quant: Optional[Union[str, "os.PathLike[str]"]] = None,
     act: str = "bf16",
+    kv: str = "bf16",
     name: Optional[str] = None,
     verify: bool = True,
     progress: Optional[Callable[[str], Any]] = None,
@@ -216,6 +217,8 @@ def compile(
         quant: which weights are NVFP4: "nvfp4", the experts; "none"; or the path of a
             hf_quant_config.json; None: the one beside the config's file, if there is one.
         act: what NVFP4 experts read: "bf16", or "nvfp4" (quantised before each of their matrices).
+        kv: what keys and values are kept as: "bf16", or "e4m3" (FP8, with the checkpoint's scales if
+            its hf_quant_config.json says that it has them, else 1).
         name: the config's in messages, sources and plan; the path if there is one.
         verify: prove the kernels.
         progress: called with the name of each piece of work as it begins.
@@ -227,6 +230,8 @@ def compile(
     """
     if act not in ("bf16", "nvfp4"):
         raise OptionError(f"act: expected one of bf16, nvfp4 but got {act!r}")
+    if kv not in ("bf16", "e4m3"):
+        raise OptionError(f"kv: expected one of bf16, e4m3 but got {kv!r}")
     beside = ""
     if isinstance(config, Mapping):
         try:
@@ -254,7 +259,10 @@ def compile(
         scope == "step",
         int(tp),
         _native.read_quantization(
-            beside, ("" if beside else "none") if quant is None else _path("quant", quant), act
+            beside,
+            ("" if beside else "none") if quant is None else _path("quant", quant),
+            act,
+            kv,
         ),
         progress,
     )

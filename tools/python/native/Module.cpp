@@ -173,10 +173,10 @@ PYBIND11_MODULE(_native, module) {
     return std::pair(config.text, config.file);
   });
   py::class_<models::Quantization>(module, "Quantization");
-  module.def("read_quantization",
-             [](const std::string &config, const std::string &quant, const std::string &act) {
-               return take(cli::readQuantization(config, quant, act));
-             });
+  module.def("read_quantization", [](const std::string &config, const std::string &quant,
+                                     const std::string &act, const std::string &kv) {
+    return take(cli::readQuantization(config, quant, act, kv));
+  });
   module.def("verify_text", [](const std::string &text, const std::string &name, int cases) {
     Messages messages;
     llvm::Expected<int64_t> kernels = [&] {
