@@ -30,9 +30,7 @@ int64_t Engine::bytesOf(const Launch &launch, const Warp &warp, const Instr &ins
           launch.program->accesses[size_t(access.slices.front())].at(warp.dims.data());
       rect.rows = std::min(rect.row + rect.rows, slice.row + slice.rows) - rect.row;
     }
-    const int64_t chunk = llvm::divideCeil(llvm::divideCeil(int64_t(weights.getK()), 8), 16);
-    const int64_t stripBytes = 512 * chunk / weights.blocks();
-    return std::max<int64_t>(rect.rows, 0) * rect.cols * stripBytes;
+    return std::max<int64_t>(rect.rows, 0) * rect.cols * weights.stripBytes();
   }
   if (const Tile *tile = tileOf(launch, warp); tile && instr.kind == Instr::Copy) {
     const int64_t before = warp.dims[2] * launch.facts.pieceUnits;
