@@ -215,9 +215,9 @@ private:
               ? llvm::formatv("weights of {0:f1} of {1} experts", times, weights.getExperts()).str()
               : "weights";
     } else if (stage.getKind() == StageKind::Attention) {
-      // K and V, bf16, of positions below the new ones.
-      out.bytes = rows * double(step.context) * 2 * double(*configInt(stage, "kv_heads")) *
-                  double(*configInt(stage, "head_dim")) * 2;
+      // K and V of positions below the new ones.
+      out.bytes = rows * double(step.context) * double(*configInt(stage, "kv_heads")) *
+                  double(task::unitBytesOf(stage)) / 16;
       out.bytesOf = "keys and values";
     } else if (stage.getKind() == StageKind::Embed) {
       out.bytes = rows * double(*configInt(stage, "hidden")) * 2;
