@@ -16,16 +16,21 @@ namespace megalith {
 /// m of a query that has seen no key; finite, so that differences are.
 inline constexpr float kNoScore = -1e30f;
 
+/// Of a cache that has scales; of any other they are one, and nothing is kept.
+template <bool IsScaled> struct StateScales {
+  static constexpr float key_scale = 1, value_scale = 1;
+};
+template <> struct StateScales<true> { float key_scale, value_scale; };
+
 /// Consumer state of a tile, in registers: the warp's share, and for columns 2 (lane % 4) + {0, 1}
 /// of its column tile in each round what the keys so far came to.
-template <class C> struct AttentionState {
+template <class C> struct AttentionState : StateScales<C::kIsScaled> {
   using S = AttentionShape<C>;
   Rotation<C::kRopeDim> rotation; // of the last head that the warp rotated
   WarpShare share;
   float m[S::kRounds][2];             // largest score so far, log2 domain; 0 where bounded
   float l[S::kRounds][2];             // this lane's part of the sum of 2^(score - m)
   float o[S::kRounds][S::kSlices][4]; // sum of p v: mma accumulators, channels 16 i + ...
-  float key_scale, value_scale;       // of a cache that has scales
 };
 
 /// State before the first key.
