@@ -42,57 +42,68 @@ LogicalResult KernelLowering::lowerRows(StageOp stage) {
   consumer.refill(names::kRowSums);
   consumer.loop("row", {c(rows)}, [&] {
     AffineExpr row = d(consumer.depth());
-    auto rowOf = [&](AccessAttr access) {
-      return rectangle(access.getBuffer().getValue(), {row, c(0)}, 1, {c(k)}, {}, access.getSet());
-    };
     SmallVector<AccessAttr> writes = {rectangle(names::kInput, {row, c(0)}, 1, {c(k)}),
                                       rectangle(names::kRowSums, {row * 2, c(0)}, 2, {c(8)})};
-    auto edgeOf = [](AccessAttr access) {
-      return (access.getBuffer().getValue() + "_words").str();
-    };
-    std::string callee = "norm_row<" + name + ", " + wordsEdge(stream);
-    SmallVector<AccessAttr> reads = {rowOf(stream)};
-    for (StringRef key : {"branch_gain", "gate", "gain"})
-      if (FlatSymbolRefAttr buffer = configSymbol(stage, key))
-        reads.push_back(whole(buffer.getValue()));
-    if (branch) {
-      reads.push_back(writes[0]); // where the branch waits for it
-      consumer.poll("poll_branch<" + name + ", " + wordsEdge(branch) + ">", {"row"}, edgeOf(branch),
-                    rowOf(branch), writes[0]);
-      StringRef target = cast<AccessAttr>(stage.getWrites()[0]).getBuffer().getValue();
-      int64_t share = llvm::alignTo(llvm::divideCeil(k, sms), kSectorWords);
-      SmallVector<AffineExpr> cols = {c(share)};
-      if (share * sms != k)
-        cols.push_back(c(k) - d(0) * share);
-      writes.push_back(rectangle(target, {row, d(0) * share}, 1, cols));
-      callee = "update_row<" + name + ", " + wordsEdge(stream) + ", " + target.str() + "_words";
+    pollRow(stage, consumer, row, "row");
+    if (!branch) {
+      consumer.compute("norm_row<" + name + ">", {"row", "stream"}, gainsOf(stage), writes);
+      return;
     }
-    consumer.poll(callee + ">", {"row"}, edgeOf(stream), reads, writes);
+    StringRef target = cast<AccessAttr>(stage.getWrites()[0]).getBuffer().getValue();
+    int64_t share = llvm::alignTo(llvm::divideCeil(k, sms), kSectorWords);
+    SmallVector<AffineExpr> cols = {c(share)};
+    if (share * sms != k)
+      cols.push_back(c(k) - d(0) * share);
+    writes.push_back(rectangle(target, {row, d(0) * share}, 1, cols));
+    consumer.compute("join_row<" + name + ", " + target + "_words>", {"row", "stream", "branch"},
+                     gainsOf(stage), writes);
   });
   return success();
+}
+
+SmallVector<AccessAttr> KernelLowering::gainsOf(StageOp stage) {
+  if (FlatSymbolRefAttr gain = configSymbol(stage, "gain"))
+    return {whole(gain.getValue())};
+  return {};
+}
+
+// The stream's words were written long ago, so they and what the branch will meet come first.
+void KernelLowering::pollRow(StageOp stage, Steps &consumer, AffineExpr row, StringRef rowText) {
+  const int64_t k = *configInt(stage, "k");
+  const std::string name = stage.getSymName().str();
+  auto rowOf = [&](AccessAttr access) {
+    return rectangle(access.getBuffer().getValue(), {row, c(0)}, 1, {c(k)}, {}, access.getSet());
+  };
+  auto edgeOf = [](AccessAttr access) { return (access.getBuffer().getValue() + "_words").str(); };
+  AccessAttr branch = branchOf(stage), stream = streamOf(stage);
+  SmallVector<AccessAttr> reads = {rowOf(stream)};
+  for (StringRef key : {"branch_gain", "gate"})
+    if (FlatSymbolRefAttr buffer = configSymbol(stage, key))
+      reads.push_back(whole(buffer.getValue()));
+  consumer.local("stream", "StreamWords<" + name + ">");
+  consumer.poll("poll_stream<" + name + ", " + wordsEdge(stream) + ">", {rowText, "stream"},
+                edgeOf(stream), reads, {});
+  if (!branch)
+    return;
+  consumer.local("branch", "BranchWords<" + name + ">");
+  consumer.poll("poll_branch<" + name + ", " + wordsEdge(branch) + ">", {rowText, "branch"},
+                edgeOf(branch), rowOf(branch), {});
 }
 
 // Many rows: `row_sms` SMs do a row together. Each has all of it, since norms are of whole rows and
 // their bits must not depend on how many SMs there are, and publishes its share of the stream and
 // of the normed row.
 void KernelLowering::lowerDealtRows(StageOp stage) {
-  AccessAttr branch = branchOf(stage), stream = streamOf(stage), normed = normedOf(stage);
+  AccessAttr branch = branchOf(stage), normed = normedOf(stage);
   const int64_t k = *configInt(stage, "k"), rows = kernel.getRows(), sms = kernel.getSms();
   const int64_t each = *configInt(stage, "row_sms"), groups = std::min(rows, sms / each);
   const std::string name = stage.getSymName().str(), by = std::to_string(each);
-  auto edgeOf = [](AccessAttr access) { return (access.getBuffer().getValue() + "_words").str(); };
   Steps consumer(stage, Role::Consumer);
   requireLaunchWait(stage, Role::Consumer, consumer);
   auto deal = [&](AffineExpr row, std::string rowText) {
-    auto rowOf = [&](AccessAttr access) {
-      return rectangle(access.getBuffer().getValue(), {row, c(0)}, 1, {c(k)}, {}, access.getSet());
-    };
-    consumer.refill(names::kInput);
     consumer.refill(names::kRowSums);
-    SmallVector<AccessAttr> reads = {rowOf(stream)}, writes = {whole(names::kRowSums)};
-    for (StringRef key : {"branch_gain", "gate", "gain"})
-      if (FlatSymbolRefAttr buffer = configSymbol(stage, key))
-        reads.push_back(whole(buffer.getValue()));
+    pollRow(stage, consumer, row, rowText);
+    SmallVector<AccessAttr> writes = {whole(names::kRowSums)};
     const int64_t share = llvm::alignTo(llvm::divideCeil(k, each), kDealtChannels);
     AffineExpr part = each == 1 ? c(0) : d(0) % each;
     auto shareOf = [&](AccessAttr access) {
@@ -107,20 +118,19 @@ void KernelLowering::lowerDealtRows(StageOp stage) {
       return rectangle(access.getBuffer().getValue(), {row, first + part * (share / perColumn)}, 1,
                        cols);
     };
-    std::string callee = "deal_norm_row<" + name + ", " + wordsEdge(stream);
+    std::string callee = "deal_norm_row<" + name;
+    const std::string partText = each == 1 ? "0" : "cta.sm % " + by;
+    SmallVector<StringRef> args = {rowText, partText, "stream"};
     if (branch) {
-      reads.push_back(whole(names::kInput)); // where the branch waits for it
-      consumer.poll("poll_branch<" + name + ", " + wordsEdge(branch) + ">", {rowText},
-                    edgeOf(branch), rowOf(branch), whole(names::kInput));
       auto target = cast<AccessAttr>(stage.getWrites()[0]);
       writes.push_back(shareOf(target));
-      callee = "deal_row<" + name + ", " + wordsEdge(stream) + ", " + edgeOf(target);
+      callee = "deal_row<" + name + ", " + wordsEdge(target);
+      args.push_back("branch");
     }
     if (normed)
       writes.push_back(shareOf(normed));
     callee += ", " + (normed ? wordsEdge(normed) : "void") + ", " + by + ">";
-    consumer.poll(callee, {rowText, each == 1 ? "0" : "cta.sm % " + by}, edgeOf(stream), reads,
-                  writes);
+    consumer.compute(callee, args, normed ? gainsOf(stage) : SmallVector<AccessAttr>(), writes);
   };
   const std::string row = each == 1 ? "cta.sm" : "cta.sm / " + by;
   AffineExpr first = d(0).floorDiv(each);

@@ -161,6 +161,10 @@ private:
   // LowerStream.cpp
   llvm::LogicalResult lowerRows(StageOp stage);
   void lowerDealtRows(StageOp stage);
+  /// Polls of row `row` of a `rows` stage, in C++ `rowText`, to registers `stream` and `branch`.
+  void pollRow(StageOp stage, Steps &consumer, mlir::AffineExpr row, llvm::StringRef rowText);
+  /// What the norm of the updated row reads: its gains, where it has any.
+  mlir::SmallVector<AccessAttr> gainsOf(StageOp stage);
   llvm::LogicalResult lowerCombine(StageOp stage);
   void publishSquares(StageOp stage, Steps &epilogue);
 

@@ -147,6 +147,10 @@ namespace {
 struct Link {
   StringRef function;
   bool isMany = false;
+  StringRef instead = {}; // another function in its place
+  bool is(StringRef name) const {
+    return name == function || (!instead.empty() && name == instead);
+  }
 };
 } // namespace
 
@@ -157,6 +161,10 @@ static const Link kAttention[] = {{"attention_prepare"},     {"attention_begin"}
                                   {"attention_piece", true}, {"attention_tail"},
                                   {"attention_finish"},      {"publish_partials"}};
 static const Link kBest[] = {{"epilogue_head", true}, {"store_candidates"}};
+// A row of a stream and its branch are in registers until they meet (stream_rows.cuh).
+static const Link kJoined[] = {
+    {"poll_stream"}, {"poll_branch"}, {"join_row", /*isMany=*/false, "deal_row"}};
+static const Link kNormed[] = {{"poll_stream"}, {"norm_row", /*isMany=*/false, "deal_norm_row"}};
 static const Link kOutputs[] = {{"epilogue_down", true}, {"publish_squares"}};
 
 /// That a turn which has one of the chain's calls has all, in order; the last `round` of them as
@@ -166,7 +174,7 @@ static LogicalResult verifyChain(Block &turn, ArrayRef<Link> chain, size_t round
   auto add = [&](Operation *op, bool isInLoop) {
     if (isCall(op))
       for (auto [index, link] : llvm::enumerate(chain))
-        if (functionOf(op) == link.function && link.isMany == isInLoop)
+        if (link.is(functionOf(op)) && link.isMany == isInLoop)
           found.push_back({index, op});
   };
   for (Operation &op : turn)
@@ -229,7 +237,8 @@ static LogicalResult verifyShares(Operation *call) {
 static LogicalResult verifyTurn(Block &turn) {
   // What a tile found passes through shared memory in rounds.
   if (failed(verifyChain(turn, kAttention, /*round=*/2)) || failed(verifyChain(turn, kBest)) ||
-      failed(verifyChain(turn, kOutputs)))
+      failed(verifyChain(turn, kOutputs)) || failed(verifyChain(turn, kJoined)) ||
+      failed(verifyChain(turn, kNormed)))
     return failure();
   for (Operation &op : turn) {
     if (auto local = dyn_cast<LocalOp>(op); local && failed(verifyVariable(local)))

@@ -16,8 +16,8 @@ inline constexpr int kRandomCases = 8;
 mlir::LogicalResult verifyKernel(task::KernelOp kernel, int randomCases = kRandomCases);
 
 /// What only holds over all kernels of a module, each of which is proved by itself: each declares
-/// and re-arms every sentinel exchange of the plan, since sets are chosen by launch parity, and what
-/// launches hand each other is written before it is read.
+/// and re-arms every sentinel exchange of the plan, since sets are chosen by launch parity, and
+/// what launches hand each other is written before it is read.
 mlir::LogicalResult verifyTogether(mlir::ModuleOp module);
 
 /// Proves every kernel of the module, and what only holds over all of them.

@@ -52,46 +52,52 @@
 
 // ROLES: task.kernel @embed
 // ROLES: task.compute "publish_normed_embedding<embed, resid_words, {{.*}}>"
-// ROLES: task.poll "norm_row<in_rows, resid_words>"
+// ROLES: task.poll "poll_stream<in_rows, resid_words>" ["row", "stream"] waits @resid_words
+// ROLES-NEXT: task.compute "norm_row<in_rows>" ["row", "stream"]
 // ROLES: task.kernel @sliding
 // ROLES: task.poll "fetch_gate<attention, Previous<qkv_words>>" ["piece", "gate"] waits @qkv_words
 // ROLES: task.compute "merge_gated<attention, merge, attn_words>"
 // ROLES: task.stage @mid_rows rows
 // ROLES: task.refill @xs
 // ROLES: task.for "row" in 2
-// ROLES-NEXT: task.poll "poll_branch<mid_rows, y_o_proj_words>" ["row"] waits @y_o_proj_words reads [@y_o_proj[d1, 0] 1 x [256]] writes [@xs[d1, 0] 1 x [256]]
-// ROLES-NEXT: task.poll "update_row<mid_rows, Previous<resid_words>, mid_words>" ["row"] waits @resid_words reads [@resid[d1, 0] 1 x [256] previous
+// ROLES-NEXT: task.local "stream" : "StreamWords<mid_rows>"
+// ROLES-NEXT: task.poll "poll_stream<mid_rows, Previous<resid_words>>" ["row", "stream"] waits @resid_words reads [@resid[d1, 0] 1 x [256] previous, {{.*}} writes []
+// ROLES-NEXT: task.local "branch" : "BranchWords<mid_rows>"
+// ROLES-NEXT: task.poll "poll_branch<mid_rows, y_o_proj_words>" ["row", "branch"] waits @y_o_proj_words reads [@y_o_proj[d1, 0] 1 x [256]] writes []
+// ROLES-NEXT: task.compute "join_row<mid_rows, mid_words>" ["row", "stream", "branch"] reads {{.*}} writes [@xs[d1, 0] 1 x [256], @row_sums[d1 * 2, 0] 2 x [8], @mid
 // ROLES: task.compute "wide_block<router, ring, router::In>"
 // ROLES: task.compute "store_wide_part<part, router>"
 // ROLES: task.compute "epilogue_logits<router, logits_words>" ["mtile", "sum", "5.00000000e-01f"]
 // ROLES: task.compute "publish_squares<expert_down, squares_words, down_rows, g_post_expert_norm>"
 // ROLES: task.poll "poll_scales<squares_words, pair_scales, 128, 1.00000000e-08f>"
 // ROLES: task.compute "combine_normed<expert_down, m_words, down_rows, pair_scales, 4>"
-// ROLES: task.poll "update_row<out_rows, mid_words, resid_words>"
+// ROLES: task.poll "poll_stream<out_rows, mid_words>"
+// ROLES: task.compute "join_row<out_rows, resid_words>"
 // ROLES: task.kernel @last
 // ROLES: task.compute "epilogue_head<head, out, LogitRule<5.00000000e-01f, 2.00000000e+01f, 512>>"
 
 // Four rows are dealt out: two SMs do a row together, whoever multiplies reads the normed rows; those of the
 // launch's own stream lie behind its words. With three SMs each has a row, and one a second.
 // DEALT: task.kernel @embed
-// DEALT: task.poll "deal_norm_row<in_rows, resid_words, x_words, 2>" ["cta.sm / 2", "cta.sm % 2"] waits @resid_words reads [@resid[d0 floordiv 2, 0] 1 x [256], {{.*}}@x[d0 floordiv 2, (d0 mod 2) * 128] 1 x [128]]
+// DEALT: task.poll "poll_stream<in_rows, resid_words>" ["cta.sm / 2", "stream"] waits @resid_words reads [@resid[d0 floordiv 2, 0] 1 x [256]
+// DEALT: task.compute "deal_norm_row<in_rows, x_words, 2>" ["cta.sm / 2", "cta.sm % 2", "stream"] {{.*}}@x[d0 floordiv 2, (d0 mod 2) * 128] 1 x [128]]
 // DEALT: task.poll "poll_chunk<x_words, qkv_proj::In>"
 // DEALT: task.kernel @sliding
 // DEALT: task.exchange @mid [4, 384] f32
 // DEALT: task.stage @mid_rows rows {{.*}}writes [@mid[0, 0] 4 x [256], @mid[0, 256] 4 x [128]]
-// DEALT: task.refill @xs
-// DEALT-NEXT: task.refill @row_sums
-// DEALT-NEXT: task.poll "poll_branch<mid_rows, y_o_proj_words>" ["cta.sm / 2"] waits @y_o_proj_words reads [@y_o_proj[d0 floordiv 2, 0] 1 x [256]]
-// DEALT-NEXT: task.poll "deal_row<mid_rows, Previous<resid_words>, mid_words, Behind<mid_words, 256>, 2>" ["cta.sm / 2", "cta.sm % 2"]
+// DEALT: task.refill @row_sums
+// DEALT: task.poll "poll_stream<mid_rows, Previous<resid_words>>"
+// DEALT: task.poll "poll_branch<mid_rows, y_o_proj_words>" ["cta.sm / 2", "branch"] waits @y_o_proj_words reads [@y_o_proj[d0 floordiv 2, 0] 1 x [256]] writes []
+// DEALT-NEXT: task.compute "deal_row<mid_rows, mid_words, Behind<mid_words, 256>, 2>" ["cta.sm / 2", "cta.sm % 2", "stream", "branch"]
 // DEALT-SAME: @mid[d0 floordiv 2, (d0 mod 2) * 128] 1 x [128], @mid[d0 floordiv 2, (d0 mod 2) * 64 + 256] 1 x [64]]
 // DEALT: task.poll "poll_chunk<Behind<mid_words, 256>, router::In>" [] waits @mid_words reads [@mid[0, 256] 4 x [128]]
 // DEALT: task.stage @pooler linear {{.*}}shares_input = @router
-// DEALT: task.poll "deal_row<out_rows, mid_words, resid_words, x_words, 2>"
+// DEALT: task.compute "deal_row<out_rows, resid_words, x_words, 2>"
 // DEALT: task.kernel @last
-// DEALT: task.poll "deal_row<out_rows, mid_words, resid_words, void, 2>"
-// DEALT: task.poll "deal_norm_row<final_rows, resid_words, x_words, 2>"
+// DEALT: task.compute "deal_row<out_rows, resid_words, void, 2>"
+// DEALT: task.compute "deal_norm_row<final_rows, x_words, 2>"
 // FEW: task.for "turn" in [(-d0) floordiv 3 + 2]
-// FEW: task.poll "deal_norm_row<in_rows, resid_words, x_words, 1>" ["cta.sm + turn * 3", "0"] waits @resid_words reads [@resid[d0 + d1 * 3, 0] 1 x [256]
+// FEW: task.poll "poll_stream<in_rows, resid_words>" ["cta.sm + turn * 3", "stream"] waits @resid_words reads [@resid[d0 + d1 * 3, 0] 1 x [256]
 
 // Two ranks: rows of the stream and the router on each, whole; slices of what is multiplied to both.
 // RANKS: task.kernel @embed
@@ -102,7 +108,7 @@
 // RANKS: "merge_gated<attention, merge, attn_words>" {{.*}} writes [@attn[{{.*}}] 1 x [64] own]
 // RANKS: task.exchange @y_o_proj [2, 256] {{.*}}{peers
 // RANKS: "epilogue_words<o_proj, y_o_proj_words>" {{.*}} own]
-// RANKS: task.poll "update_row<mid_rows, Previous<resid_words>, mid_words>" {{.*}} @mid[d1, d0 * 88] 1 x [88, d0 * -88 + 256]]
+// RANKS: task.compute "join_row<mid_rows, mid_words>" {{.*}} @mid[d1, d0 * 88] 1 x [88, d0 * -88 + 256]]
 // RANKS: task.weights @w_router n 16 k 256
 // RANKS-NOT: rank_rows
 // RANKS: task.weights @w_pooler n 64 {{.*}}rank_rows = array<i64: 64>
