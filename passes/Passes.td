@@ -68,7 +68,7 @@ def MergeLaunches : Task_Pass<"task-merge-launches", "::mlir::ModuleOp"> {
     launch. The kernel is called @step; `megalith.launches` names it for every launch.
 
     Errors: launches of a kernel, or of a stage, that do not follow one another (several kinds of layer in turn);
-    declarations of one name that differ; more than 32 slots, or more launches than kernel parameters have room for.
+    declarations of one name that differ; more slots than LaunchArgs has, or more launches than kernel parameters have room for.
   }];
 }
 

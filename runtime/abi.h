@@ -34,9 +34,9 @@ using ::uintptr_t;
 
 namespace megalith {
 
-inline constexpr int kAbiVersion = 2;
+inline constexpr int kAbiVersion = 3;
 inline constexpr int kMaxRows = 16;        ///< largest rows bucket a descriptor can describe
-inline constexpr int kMaxBuffers = 32;     ///< binding slots of one launch
+inline constexpr int kMaxBuffers = 40;     ///< binding slots of one launch
 inline constexpr int kThreadsPerCta = 352; ///< 11 warps: producer, poller, 8 consumers, epilogue
 inline constexpr int kWarpsPerCta = 11;
 
@@ -150,7 +150,7 @@ template <int Launches, int Layered> struct StepArgs {
   uint64_t end;
   void *layered[Launches * Layered];
 };
-inline constexpr int kStepTableOffset = 320; ///< bytes of StepArgs before its table
+inline constexpr int kStepTableOffset = 384; ///< bytes of StepArgs before its table
 
 /// One rank's part of a launch of several: LaunchArgs, which rank, and where all ranks' replicas of
 /// the `Peers` exchanges between them are, the own ones included.
@@ -169,7 +169,7 @@ template <int Ranks, int Peers> struct RanksArgs {
   uint32_t unused;
 };
 /// Bytes of RankArgs before its table, and of RanksArgs behind its ranks.
-inline constexpr int kPeerTableOffset = 320, kRanksTail = 16;
+inline constexpr int kPeerTableOffset = 384, kRanksTail = 16;
 
 static_assert(sizeof(SequenceEntry) == 12 && sizeof(StepDescriptor) == 16 + 16 * 24);
 static_assert(sizeof(TokenList) == 16);

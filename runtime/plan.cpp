@@ -277,11 +277,11 @@ llvm::Error validateKernel(const Plan &plan, const Kernel &kernel) {
   if (auto error = inRange("kernel", kernel.name, "layered", kernel.layered, 0,
                            kernel.launches ? kMaxBuffers : 0))
     return error;
-  std::bitset<32> used;
+  std::bitset<kMaxBuffers> used;
   for (const SlotBinding &slot : kernel.slots) {
-    if (slot.slot < 0 || slot.slot >= 32)
-      return problem("kernel '{0}': slot {1} ('{2}'), expected 0..31", kernel.name, slot.slot,
-                     slot.name);
+    if (slot.slot < 0 || slot.slot >= kMaxBuffers)
+      return problem("kernel '{0}': slot {1} ('{2}'), expected 0..{3}", kernel.name, slot.slot,
+                     slot.name, kMaxBuffers - 1);
     if (slot.layerOffset < -1 || slot.layerOffset > 1)
       return problem("kernel '{0}', slot {1}: layer_offset {2}, expected -1, 0 or 1", kernel.name,
                      slot.slot, slot.layerOffset);

@@ -40,7 +40,7 @@ enum class SlotRole {
 
 /// LaunchArgs::buffer[slot] of one kernel.
 struct SlotBinding {
-  int64_t slot = 0; ///< 0..31
+  int64_t slot = 0; ///< 0..kMaxBuffers - 1
   std::string name; ///< of a Buffer or a Weight
   SlotRole role = SlotRole::Weights;
   /// Added to the launch's layer to find the layer of a per-layer buffer or weight: 1 for the

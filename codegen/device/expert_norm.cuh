@@ -1,8 +1,8 @@
-// The norm of each expert's output before it is weighted, and the weighted sum: an SM keeps its
-// slice of every pair's output, and only sums of squares travel.
+// The norm of each expert's output before it is weighted, and the weighted sum: outputs of pairs
+// stay on the rank that has their columns, only sums of squares travel.
 //
-// The sums are of 16 channels each, eight strips, whoever has them: what is added in which order
-// depends on the width alone.
+// The sums are of 16 channels each, a tile of eight strips, whoever has it: what is added in which
+// order depends on the width alone.
 #pragma once
 
 #include "codegen/device/epilogue.cuh"
@@ -13,61 +13,148 @@ namespace megalith {
 /// Strips whose squares are added before they travel.
 inline constexpr int kSquareStrips = 8;
 
-/// Epilogue, after the last expert: Y, the SM's slice `[pair][L::kUnit]` of the outputs, becomes
-/// t = r16(y * gain), with bf16 gains in buffer slot `Gain` (kWeightless: t = y), and the sums of
-/// t^2 go out as fp32 words `[pair][kStrips / 8]` of E.
-template <class L, class E, class Y, int Gain, class Cta>
-MEGALITH_DEVICE void publish_squares(const Cta &cta) {
-  static_assert(L::kOutputs % (2 * kSquareStrips) == 0 && L::kUnit % kSquareStrips == 0 &&
-                E::Exchange::kOwn == L::kStrips / kSquareStrips && Y::kWidth == L::kUnit);
-  constexpr int kGroups = L::kUnit / kSquareStrips;
-  const int groups = slice_strips<L>(cta) / kSquareStrips, first = cta.sm * kGroups;
-  platform::warp_sync();
-  platform::mark<platform::verb::Publish, E>();
-  MEGALITH_UNROLL(1)
-  for (int i = cta.lane; i < Y::kCount * kGroups; i += 32) {
-    const int pair = i / kGroups, group = i % kGroups;
-    if (group >= groups)
-      continue;
-    uint32_t *y = Y::row(cta, pair) + kSquareStrips * group;
-    float sum = 0;
-    MEGALITH_UNROLL(8)
-    for (int s = 0; s < kSquareStrips; ++s) {
-      uint32_t t = platform::ld_shared<uint32_t>(y + s);
-      if constexpr (Gain >= 0) {
-        const auto *gains = static_cast<const uint32_t *>(cta.template buffer<Gain>());
-        const auto gain = platform::ld_const<uint32_t>(gains + (first + group) * kSquareStrips + s);
-        t = r16x2(lo16(t) * lo16(gain), hi16(t) * hi16(gain));
-        platform::st_shared(y + s, t);
-      }
-      sum = platform::fmaf_(lo16(t), lo16(t), sum);
-      sum = platform::fmaf_(hi16(t), hi16(t), sum);
+/// Epilogue: this lane's word of the bf16 gains in buffer slot `Gain`, for its strip of `tile`;
+/// load it before the wait for the sums. kWeightless: nothing.
+template <class L, int Gain, class Cta>
+MEGALITH_DEVICE uint32_t output_gain(const Cta &cta, int tile) {
+  if constexpr (Gain < 0)
+    return 0;
+  else
+    return platform::ld_const<uint32_t>(static_cast<const uint32_t *>(cta.template buffer<Gain>()) +
+                                        tile_first<L>(cta, tile) + cta.lane / 4);
+}
+
+namespace detail {
+/// t of a column tile's sums, in place: words of this lane's two pairs.
+MEGALITH_DEVICE void weighted_words(uint32_t (&word)[2], const Fragment &sum, bool has_gain,
+                                    uint32_t gain) {
+  word[0] = r16x2(sum.v[0], sum.v[2]), word[1] = r16x2(sum.v[1], sum.v[3]);
+  MEGALITH_UNROLL_ALL
+  for (int i = 0; has_gain && i < 2; ++i)
+    word[i] = r16x2(lo16(word[i]) * lo16(gain), hi16(word[i]) * hi16(gain));
+}
+
+/// Of all strips: those of the first of this lane's pairs if its strip is even, else of the second.
+template <class Cta> MEGALITH_DEVICE float pair_squares(const Cta &cta, const uint32_t (&word)[2]) {
+  float squares = 0;
+  MEGALITH_UNROLL(4)
+  for (int strip = 0; strip < kSquareStrips; ++strip) {
+    const uint32_t even = platform::shfl(word[0], 4 * strip + cta.lane % 4);
+    const uint32_t odd = platform::shfl(word[1], 4 * strip + cta.lane % 4);
+    const uint32_t t = cta.lane / 4 % 2 == 0 ? even : odd;
+    squares = platform::fmaf_(lo16(t), lo16(t), squares);
+    squares = platform::fmaf_(hi16(t), hi16(t), squares);
+  }
+  return squares;
+}
+} // namespace detail
+
+/// Down tile of one expert: t = r16(r16(sum) * gain), kWeightless without the gain, as bf16 words
+/// `[pair][kStrips]` of T, and the sums of t^2 over the tile's 16 channels, strip by strip, as fp32
+/// words `[pair][kStrips / 8]` of Q. `pairs[0..count)` (shared) are the expert's pairs, in the
+/// mma's column order: `sums` are those of one or two column tiles.
+template <class L, class T, class Q, int Gain, int Tiles, class Cta>
+MEGALITH_DEVICE void epilogue_outputs(const Cta &cta, int tile, const Fragment (&sums)[Tiles],
+                                      uint32_t gain, const int32_t *pairs, int count) {
+  static_assert(L::kTileStrips == kSquareStrips && L::kUnit % kSquareStrips == 0 &&
+                T::Exchange::kOwn == L::kStrips && Q::Exchange::kOwn == L::kStrips / kSquareStrips);
+  const int g = cta.lane / 4, column = 2 * (cta.lane % 4), first = tile_first<L>(cta, tile);
+  uint32_t word[Tiles][2];
+  platform::mark<platform::verb::Publish, T>();
+  MEGALITH_UNROLL_ALL
+  for (int n = 0; n < Tiles; ++n) {
+    detail::weighted_words(word[n], sums[n], Gain >= 0, gain);
+    MEGALITH_UNROLL_ALL
+    for (int i = 0; i < 2; ++i) {
+      const int pair = 8 * n + column + i;
+      if (pair < count)
+        publish<T>(cta, platform::ld_shared<int32_t>(pairs + pair), first + g,
+                   canonical_pair(word[n][i]));
     }
-    publish<E>(cta, pair, first + group, float_word(sum));
+  }
+  platform::mark_end();
+  float squares[Tiles];
+  MEGALITH_UNROLL_ALL
+  for (int n = 0; n < Tiles; ++n)
+    squares[n] = n == 0 || count > 8 * n ? detail::pair_squares(cta, word[n]) : 0;
+  platform::mark<platform::verb::Publish, Q>();
+  MEGALITH_UNROLL_ALL
+  for (int n = 0; n < Tiles; ++n) {
+    const int pair = 8 * n + column + g;
+    if (g < 2 && pair < count)
+      publish<Q>(cta, platform::ld_shared<int32_t>(pairs + pair), first / kSquareStrips,
+                 float_word(squares[n]));
   }
   platform::mark_end();
 }
 
-/// Epilogue: waits for all sums of E and leaves rsqrt(mean t^2 + Epsilon) of every pair in the one
-/// row of Scales, a WordRows. `Width`: channels of a pair.
-template <class E, class Scales, int Width, float Epsilon, class Cta>
-MEGALITH_DEVICE void poll_scales(const Cta &cta) {
+template <class L, class T, class Q, int Gain, class Cta>
+MEGALITH_DEVICE void epilogue_outputs(const Cta &cta, int tile, const Fragment &sum, uint32_t gain,
+                                      const int32_t *pairs, int count) {
+  const Fragment sums[] = {sum};
+  epilogue_outputs<L, T, Q, Gain>(cta, tile, sums, gain, pairs, count);
+}
+
+template <class L, class T, class Q, int Gain, class Cta>
+MEGALITH_DEVICE void epilogue_outputs(const Cta &cta, int tile, const Fragments &sums,
+                                      uint32_t gain, const int32_t *pairs, int count) {
+  const Fragment both[] = {sums.low, sums.high};
+  epilogue_outputs<L, T, Q, Gain>(cta, tile, both, gain, pairs, count);
+}
+
+/// How the pairs of a row are added: outputs of `Width` channels over all ranks. An SM has the
+/// share Y::kWidth (words) of a row's: Y, a WordRows of as many rows as a row has pairs, holds it,
+/// the one row of Scales the pairs' scales.
+template <class Y, class Scales, int Width, float Epsilon> struct Combine {
+  using Outputs = Y;
+  using PairScales = Scales;
+  static constexpr int kPairs = Y::kCount, kWidth = Width;
+  static constexpr float kEpsilon = Epsilon;
+  static_assert(Scales::kWidth == kPairs && Y::kWidth % 4 == 0);
+};
+
+/// Epilogue: waits for share `part` of the words of E, outputs of the pairs of `row`, and puts it
+/// in C::Outputs. A dead row has none.
+template <class C, class E, class Cta>
+MEGALITH_DEVICE void poll_outputs(const Cta &cta, int row, int part) {
   using X = typename E::Exchange;
-  static_assert(Scales::kWidth == X::kCount && X::kWidth % 4 == 0);
+  constexpr int kVectors = C::Outputs::kWidth / 4, kRow = X::kWidth / 4; // of a share, of a pair
+  constexpr int kEach = (C::kPairs * kVectors + 31) / 32, kBatch = kEach < 4 ? kEach : 4;
+  const bool is_live = cta.is_live(row);
+  platform::warp_sync(); // what a row before left has been read
+  gather_words<E, kBatch>(
+      cta, C::kPairs * kVectors, set_of<X>(cta, 0),
+      [&](int i) {
+        const int vector = part * kVectors + i % kVectors;
+        return is_live && vector < kRow ? (row * C::kPairs + i / kVectors) * kRow + vector : -1;
+      },
+      [&](int i, const u32x4 &v) {
+        platform::st_shared(C::Outputs::row(cta, i / kVectors) + 4 * (i % kVectors), v);
+      });
+}
+
+/// Epilogue: waits for all words of E, sums of the pairs of `row`, and leaves rsqrt(mean t^2 +
+/// C::kEpsilon) of each in C::PairScales. Those of a dead row, which has none, mean nothing.
+template <class C, class E, class Cta> MEGALITH_DEVICE void poll_scales(const Cta &cta, int row) {
+  using X = typename E::Exchange;
+  static_assert(X::kWidth * 2 * kSquareStrips == C::kWidth && X::kWidth % 4 == 0);
   constexpr int kVectors = X::kWidth / 4, kEach = (kVectors + 31) / 32; // of a pair, of a lane
   // As many pairs together as registers hold vectors.
-  constexpr int kMost = kEach < 8 ? 8 / kEach : 1, kPairs = kMost < X::kCount ? kMost : X::kCount;
+  constexpr int kMost = kEach < 8 ? 8 / kEach : 1, kAtOnce = kMost < C::kPairs ? kMost : C::kPairs;
+  const bool is_live = cta.is_live(row);
   MEGALITH_UNROLL(1)
-  for (int first = 0; first < X::kCount; first += kPairs) {
-    u32x4 sums[kPairs * kEach];
+  for (int first = 0; first < C::kPairs; first += kAtOnce) {
+    u32x4 sums[kAtOnce * kEach];
     const auto place = [&](int j) {
       const int pair = first + j / kEach, vector = cta.lane + 32 * (j % kEach);
-      return pair < X::kCount && vector < kVectors ? pair * kVectors + vector : -1;
+      return is_live && pair < C::kPairs && vector < kVectors
+                 ? (row * C::kPairs + pair) * kVectors + vector
+                 : -1;
     };
     gather_registers<E>(cta, set_of<X>(cta, 0), place, sums);
     await_hop<X>(cta, 0, X::kWidth);
     MEGALITH_UNROLL_ALL
-    for (int p = 0; p < kPairs; ++p) {
+    for (int p = 0; p < kAtOnce; ++p) {
       float sum = 0;
       MEGALITH_UNROLL_ALL
       for (int u = 0; u < kEach; ++u)
@@ -76,38 +163,37 @@ MEGALITH_DEVICE void poll_scales(const Cta &cta) {
                 bits_to_float(v.w);
       for (int mask = 16; mask > 0; mask /= 2)
         sum += platform::shfl_xor(sum, mask);
-      const float scale = platform::rsqrtf_(platform::fmaf_(sum, 1.0f / Width, Epsilon));
-      if (cta.lane == 0 && first + p < X::kCount)
-        platform::st_shared(Scales::row(cta, 0) + first + p, float_to_bits(scale));
+      const float scale = platform::rsqrtf_(platform::fmaf_(sum, 1.0f / C::kWidth, C::kEpsilon));
+      if (cta.lane == 0 && first + p < C::kPairs)
+        platform::st_shared(C::PairScales::row(cta, 0) + first + p, float_to_bits(scale));
     }
   }
   platform::warp_sync();
 }
 
-/// Epilogue, after poll_scales: r16(sum over slots of weight * t * scale, in slot order) of this
-/// SM's slice, as bf16 words of E. `weights` as in combine. Dead rows have no pairs: zero.
-template <class L, class E, class Y, class Scales, int TopK, class Cta>
-MEGALITH_DEVICE void combine_normed(const Cta &cta, const float *weights) {
-  static_assert(E::Exchange::kOwn == L::kStrips && Y::kWidth == L::kUnit);
-  const int strips = slice_strips<L>(cta);
+/// Epilogue, after poll_outputs and poll_scales: r16(sum over slots of weight * t * scale, in slot
+/// order) of share `part` of `row`, as bf16 words of E. `weights` as in combine. Zero for a
+/// dead row.
+template <class C, class E, class Cta>
+MEGALITH_DEVICE void combine_normed(const Cta &cta, int row, int part, const float *weights) {
   platform::mark<platform::verb::Publish, E>();
   MEGALITH_UNROLL(1)
-  for (int i = cta.lane; i < Cta::Config::kRows * L::kUnit; i += 32) {
-    const int row = i / L::kUnit, strip = i % L::kUnit;
-    if (strip >= strips)
+  for (int i = cta.lane; i < C::Outputs::kWidth; i += 32) {
+    const int word = part * C::Outputs::kWidth + i;
+    if (word >= E::Exchange::kOwn)
       continue;
     float low = 0, high = 0;
     if (cta.is_live(row))
       MEGALITH_UNROLL(2)
-    for (int slot = 0; slot < TopK; ++slot) {
-      const int pair = row * TopK + slot;
-      const float weight = platform::ld_shared<float>(weights + pair);
-      const float scale = bits_to_float(platform::ld_shared<uint32_t>(Scales::row(cta, 0) + pair));
-      const uint32_t t = platform::ld_shared<uint32_t>(Y::row(cta, pair) + strip);
+    for (int slot = 0; slot < C::kPairs; ++slot) {
+      const float weight = platform::ld_shared<float>(weights + row * C::kPairs + slot);
+      const float scale =
+          bits_to_float(platform::ld_shared<uint32_t>(C::PairScales::row(cta, 0) + slot));
+      const uint32_t t = platform::ld_shared<uint32_t>(C::Outputs::row(cta, slot) + i);
       low = platform::fmaf_(weight, lo16(t) * scale, low);
       high = platform::fmaf_(weight, hi16(t) * scale, high);
     }
-    publish<E>(cta, row, cta.sm * L::kUnit + strip, pair_word(low, high));
+    publish<E>(cta, row, word, pair_word(low, high));
   }
   platform::mark_end();
 }

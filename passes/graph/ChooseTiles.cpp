@@ -4,6 +4,8 @@
 
 #include "llvm/Support/FormatVariadic.h"
 
+#include <cmath>
+
 namespace megalith {
 #define GEN_PASS_DEF_CHOOSETILES
 #define GEN_PASS_DEF_ASSIGNSMS
@@ -22,6 +24,19 @@ constexpr int64_t kSquareStrips = 8;
 /// From so many rows on those of a stream are dealt out among the SMs.
 constexpr int64_t kDealtRows = 4;
 
+/// Channels of a sector of bf16 words.
+constexpr int64_t kSectorChannels = 16;
+
+/// What an SM spends among experts whose tiles are dealt out: products of packed bytes (measured on
+/// an H200, docs/performance.md), and an expert's activations on their way from the exchange, two
+/// loads of each lane one behind the other.
+constexpr double kProductBytesPerNs = 80;
+constexpr double kActivationsNs = 1600;
+
+/// Shared memory for one expert's activations at most: wider ones come in parts of K, group by
+/// group of a slice's tiles (task-plan-streams).
+constexpr int64_t kActBytes = 160 << 10;
+
 class ChooseTiles : public megalith::impl::ChooseTilesBase<ChooseTiles> {
   void runOnOperation() override {
     for (auto stage : getOperation().getOps<StageOp>())
@@ -32,7 +47,7 @@ class ChooseTiles : public megalith::impl::ChooseTilesBase<ChooseTiles> {
         sliceGemv(stage);
         break;
       case StageKind::Combine:
-        sliceCombine(stage);
+        dealCombine(stage);
         break;
       case StageKind::Embed:
         sliceEmbed(stage);
@@ -208,6 +223,10 @@ class ChooseTiles : public megalith::impl::ChooseTilesBase<ChooseTiles> {
       epilogue = name.getValue();
     bool isGateUp = weights.getPairing() == Pairing::GateUp;
     int64_t channels = isGateUp ? 1 : 2, strips = weights.strips();
+    if (int64_t tiles = tilesToDeal(stage, weights, epilogue)) {
+      dealTiles(stage, weights, tiles);
+      return;
+    }
     int64_t unit = llvm::divideCeil(strips, kernel.getSms());
     if (isGateUp)
       unit = llvm::alignTo(unit, 2); // a word holds two channels
@@ -221,10 +240,6 @@ class ChooseTiles : public megalith::impl::ChooseTilesBase<ChooseTiles> {
     setSlices(stage, unit, strips, "strip", channels, rounded);
 
     int64_t width = unit * channels, total = strips * channels;
-    if (epilogue == "squares") {
-      width = unit / kSquareStrips;
-      total = strips / kSquareStrips;
-    }
     AffineExpr tile = getAffineDimExpr(0, context);
     SmallVector<Attribute> reads, writes;
     for (auto access : stage.getReads().getAsRange<AccessAttr>()) {
@@ -240,18 +255,120 @@ class ChooseTiles : public megalith::impl::ChooseTilesBase<ChooseTiles> {
       reads.push_back(access);
     }
     for (auto access : stage.getWrites().getAsRange<AccessAttr>())
-      writes.push_back(columns(access, width, total));
+      writes.push_back(writes.empty() ? columns(access, width, total)
+                                      : columns(access, unit / kSquareStrips,
+                                                strips / kSquareStrips)); // sums of squares
     stage.setReadsAttr(ArrayAttr::get(context, reads));
     stage.setWritesAttr(ArrayAttr::get(context, writes));
   }
 
-  /// The slices of the stage whose outputs it adds.
-  void sliceCombine(StageOp stage) {
-    int64_t n = stage.getConfig().getAs<IntegerAttr>("n").getInt(), strips = n / 2;
-    int64_t unit = llvm::alignTo(llvm::divideCeil(strips, getOperation().getSms()), kSquareStrips);
-    setSlices(stage, unit, strips, "strip", 2);
+  static int64_t numberOf(StageOp stage, StringRef key) {
+    return stage.getConfig().getAs<IntegerAttr>(key).getInt();
+  }
+
+  /// Experts that a step of as many rows activates if they choose independently.
+  static int64_t activeExperts(StageOp stage, int64_t rows) {
+    const double experts = double(numberOf(stage, "experts")), each = numberOf(stage, "top_k");
+    const double active = experts * (1 - std::pow(1 - each / experts, double(rows)));
+    return std::max<int64_t>(1, std::llround(active));
+  }
+
+  /// Neighbouring tiles of an expert's matrix that go to one SM, where tiles are dealt out over all
+  /// active experts instead of sliced; 0 where slices serve.
+  /// What an SM makes of tiles that are dealt out it must publish: of the down projection it does
+  /// where each expert's output is normed.
+  int64_t tilesToDeal(StageOp stage, WeightsOp weights, StringRef epilogue) {
+    KernelOp kernel = getOperation();
+    const int64_t sms = kernel.getSms(), rows = kernel.getRows();
+    const bool isDown = stage.getKind() == StageKind::ExpertDown;
+    if (!weights.getNvfp4() || stage.getKind() == StageKind::Linear ||
+        (isDown && epilogue != "squares") || weights.strips() % kSquareStrips)
+      return 0;
+    const int64_t k = numberOf(stage, "k");
+    if (isDown && rows * (2 * int64_t(llvm::alignTo(k, 128)) + 32) > kActBytes)
+      return 0;
+    const int64_t tiles = weights.strips() / kSquareStrips, each = llvm::divideCeil(tiles, sms);
+    const int64_t active = activeExperts(stage, rows);
+    const double tileNs = 9 * double(k) / kProductBytesPerNs; // 16 rows of codes and scales
+    const double actNs = isDown ? kActivationsNs : 0;
+    auto nsOf = [&](int64_t turns, int64_t unit) {
+      return double(turns) * (actNs + double(unit) * tileNs);
+    };
+    const double sliced = nsOf(active, each);
+    int64_t best = 0, bestTurns = 0;
+    double least = 0.95 * sliced; // not for little: slices need no dividing
+    // Of units that cost the same, two tiles: their sixteen activations are one sector's.
+    for (int64_t unit : {2, 1, 4, 8}) {
+      const int64_t turns = llvm::divideCeil(active * (tiles / unit), sms);
+      if (tiles % unit == 0 && nsOf(turns, unit) < least) {
+        best = unit;
+        bestTurns = turns;
+        least = nsOf(turns, unit);
+      }
+    }
+    if (best)
+      recordReason(stage,
+                   {getArgumentName().str(), "tiles of experts",
+                    llvm::formatv("{0} at a time dealt out over all {1} SMs, expert by expert",
+                                  counted(best, "tile"), sms),
+                    llvm::formatv(
+                        "slices keep {0} of {1} SMs busy, {2:f1} us with {3} experts of {4} "
+                        "tiles; at most {5} a SM take {6:f1} us{7}",
+                        llvm::divideCeil(tiles, each), sms, sliced / 1000, active, tiles,
+                        counted(bestTurns * best, "tile"), least / 1000,
+                        isDown ? ", an expert's activations brought for each unit among it" : "")});
+    return best;
+  }
+
+  /// Which SM has which tile depends on the step's experts: the stage as a whole reads and writes
+  /// what it read and wrote before.
+  void dealTiles(StageOp stage, WeightsOp weights, int64_t tiles) {
+    MLIRContext *context = &getContext();
+    Builder builder(context);
+    stage.removeTilesAttr();
+    stage.removeSmsAttr();
+    NamedAttrList config(stage.getConfig());
+    config.set("unit", builder.getI64IntegerAttr(tiles * kSquareStrips));
+    config.set("dealt", builder.getBoolAttr(true));
+    stage.setConfigAttr(config.getDictionary(context));
+    const int64_t strips = weights.strips();
+    const int64_t channels = weights.getPairing() == Pairing::GateUp ? 1 : 2;
+    SmallVector<Attribute> writes;
+    for (auto access : stage.getWrites().getAsRange<AccessAttr>()) {
+      const int64_t width = writes.empty() ? strips * channels : strips / kSquareStrips;
+      writes.push_back(
+          AccessAttr::get(context, access.getBuffer(), access.getAt(), access.getRows(),
+                          affineMapAttr({getAffineConstantExpr(width, context)}, context),
+                          access.getTable(), access.getSet(), isOfRanks(access)));
+    }
+    stage.setWritesAttr(ArrayAttr::get(context, writes));
+  }
+
+  /// Pairs of one row are added together: a row's columns on as many SMs as there are for it, who
+  /// then read that row's pairs alone.
+  void dealCombine(StageOp stage) {
+    KernelOp kernel = getOperation();
+    MLIRContext *context = &getContext();
+    const int64_t n = numberOf(stage, "n"), rows = kernel.getRows(), sms = kernel.getSms();
+    const int64_t most = std::max<int64_t>(1, sms / rows);
+    const int64_t share = llvm::alignTo(llvm::divideCeil(n, most), kSectorChannels);
+    const int64_t each = llvm::divideCeil(n, share);
+    NamedAttrList config(stage.getConfig());
+    config.set("row_sms", Builder(context).getI64IntegerAttr(each));
+    stage.setConfigAttr(config.getDictionary(context));
+    stage.setSms(std::min(rows, sms / each) * each);
     auto write = cast<AccessAttr>(stage.getWrites()[0]);
-    stage.setWritesAttr(ArrayAttr::get(&getContext(), {columns(write, 2 * unit, n)}));
+    stage.setWritesAttr(ArrayAttr::get(
+        context, {AccessAttr::get(context, write.getBuffer(), write.getAt(), write.getRows(),
+                                  affineMapAttr({getAffineConstantExpr(n, context)}, context),
+                                  write.getTable(), write.getSet(), isOfRanks(write))}));
+    recordReason(
+        stage,
+        {getArgumentName().str(), "rows",
+         llvm::formatv("each on {0} of {1} SMs, {2} channels an SM", each, sms, share),
+         llvm::formatv("{0} rows; whole sectors of {1} channels, and of sums of squares only those "
+                       "of the row's own pairs",
+                       rows, kSectorChannels)});
   }
 
   void sliceEmbed(StageOp stage) {

@@ -202,8 +202,8 @@ LogicalResult Converter::convertExpertDown(moe::ExpertDownOp op) {
   return success();
 }
 
-/// Each SM keeps its slice of every pair's output; sums of its squares go round, and what comes of
-/// them is the weighted sum of the slice.
+/// Every pair's output stays on its rank, sums of its squares go round, and what comes of both is
+/// the weighted sum of a row's pairs.
 LogicalResult Converter::convertNormedExperts(moe::ExpertDownOp op, const Source &act, Ref weights,
                                               Keys keys) {
   auto norm = onlyReader<moe::ExpertNormOp>(op.getResult());
@@ -222,18 +222,19 @@ LogicalResult Converter::convertNormedExperts(moe::ExpertDownOp op, const Source
   if (isScaled)
     keys.push_back(build.key("gain", gainOf(weight(*norm.getWeight()), isNext(norm),
                                             norm.getGain() == moe::Gain::OnePlus)));
+  Ref outputs = build.value("t", pairs, n, build.bf16(), false);
   Ref squares = build.value("squares", pairs, n / 16, build.f32(), false);
   Ref sum = build.value("m", build.rows(), n, build.bf16(), false);
-  auto down =
-      build.stage("expert_down", StageKind::ExpertDown, op,
-                  {build.whole(act), build.whole(weights)}, {build.whole(squares)}, keys, true);
-  build.stage("combine_experts", StageKind::Combine, combine, {build.whole(squares)},
-              {build.whole(sum)},
-              {build.key("n", n), build.key("top_k", topK), build.key("eps", norm.getEps()),
-               build.key("outputs", FlatSymbolRefAttr::get(down.getSymNameAttr()))},
-              true);
-  explainFused(down, {norm},
-               "an SM has the slice of all chosen experts: only sums of squares need to travel");
+  auto down = build.stage("expert_down", StageKind::ExpertDown, op,
+                          {build.whole(act), build.whole(weights)},
+                          {build.whole(outputs), build.whole(squares)}, keys, true);
+  build.stage("combine_experts", StageKind::Combine, combine,
+              {build.whole(outputs), build.whole(squares)}, {build.whole(sum)},
+              {build.key("n", n), build.key("top_k", topK), build.key("eps", norm.getEps())},
+              /*hasStaticTiles=*/false);
+  explainFused(
+      down, {norm},
+      "of a tile's channels it adds the squares; a row's scale is known when all are there");
   sources[combine.getResult()] = {sum};
   return success();
 }

@@ -131,6 +131,9 @@ private:
   void arrive(Launch &launch, int64_t sm, int edge, int64_t use, double time, int arrivals);
   void complete(EdgeState &state, int64_t use, double time);
   void publish(Launch &launch, Warp &warp, const verify::Instr &instr);
+  llvm::SmallVector<int64_t, 2> keysOf(const Launch &launch, const Warp &warp,
+                                       const verify::Instr &instr,
+                                       const verify::Access &access) const;
   int64_t keyOf(const Launch &launch, const Warp &warp, const verify::Instr &instr,
                 const verify::Access &access) const;
   void countWords(Launch &launch);

@@ -18,11 +18,11 @@ static StringRef functionOf(StringRef callee) {
 /// the same reads and writes. Empty: it was measured itself, or nothing is like it.
 static StringRef likeOf(StringRef name) {
   return llvm::StringSwitch<StringRef>(name)
-      .Case("wide_block", "gemv_block")      // as many bytes; FMAs in place of mma
-      .Case("store_wide_part", "store_part") // shuffles besides
-      .Case("merge_gated", "merge_splits")   // a norm and a gate besides
-      .Case("combine_normed", "combine")     // a scale a slot besides
-      .Case("publish_squares", "combine")    // eight terms a word, as many as slots
+      .Case("wide_block", "gemv_block")         // as many bytes; FMAs in place of mma
+      .Case("store_wide_part", "store_part")    // shuffles besides
+      .Case("merge_gated", "merge_splits")      // a norm and a gate besides
+      .Case("combine_normed", "combine")        // a scale a slot besides
+      .Case("epilogue_outputs", "epilogue_glu") // words of pairs, and a sum of squares besides
       .Default("");
 }
 

@@ -13,7 +13,8 @@ using megalith::verify::Instr;
 
 namespace megalith::simulate {
 
-/// Which words of an exchange: 0 all of them, else those of one table entry.
+/// Which words of an exchange: 0 those that no table names or, in a poll, all of them, else those
+/// of one table entry.
 int64_t Engine::keyOf(const Launch &launch, const Warp &warp, const Instr &,
                       const Access &access) const {
   if (access.table < 0)
@@ -30,6 +31,15 @@ int64_t Engine::keyOf(const Launch &launch, const Warp &warp, const Instr &,
   const int64_t head = (warp.sm + argument * sms) / facts.mergeParts;
   const int64_t row = head / facts.qHeads;
   return 1 + row * facts.kvHeads + head % facts.qHeads / (facts.qHeads / facts.kvHeads);
+}
+
+/// What polls may call the words that a step publishes.
+SmallVector<int64_t, 2> Engine::keysOf(const Launch &launch, const Warp &warp, const Instr &instr,
+                                       const Access &access) const {
+  SmallVector<int64_t, 2> keys = {0};
+  if (const int64_t key = keyOf(launch, warp, instr, access))
+    keys.push_back(key);
+  return keys;
 }
 
 /// What each exchange's polls wait for.
@@ -72,7 +82,8 @@ void Engine::countPublishing(Launch &launch, int role, int64_t sm) {
     } else if (instr.publishes) {
       for (const Access &access : launch.program->accessesOf(instr))
         if (access.isWrite && !access.isShared)
-          launch.words[{access.decl, keyOf(launch, warp, instr, access)}].missing += kWarpsOf[role];
+          for (int64_t key : keysOf(launch, warp, instr, access))
+            launch.words[{access.decl, key}].missing += kWarpsOf[role];
     }
     ++at;
   }
@@ -83,13 +94,15 @@ void Engine::publish(Launch &launch, Warp &warp, const Instr &instr) {
     if (!access.isWrite || access.isShared ||
         launch.program->globals[size_t(access.decl)].kind != verify::Global::Exchange)
       continue;
-    Words &words = launch.words[{access.decl, keyOf(launch, warp, instr, access)}];
-    words.last = std::max(words.last, now);
-    words.times.push_back(now);
-    if (--words.missing == 0) {
-      for (int64_t other : words.waiting)
-        resume(other, now);
-      words.waiting.clear();
+    for (int64_t key : keysOf(launch, warp, instr, access)) {
+      Words &words = launch.words[{access.decl, key}];
+      words.last = std::max(words.last, now);
+      words.times.push_back(now);
+      if (--words.missing == 0) {
+        for (int64_t other : words.waiting)
+          resume(other, now);
+        words.waiting.clear();
+      }
     }
   }
 }

@@ -32,10 +32,9 @@ EdgeOp declareEdge(KernelOp kernel, StringRef name, EdgeKind kind, Role from, Ar
 }
 
 std::optional<int64_t> freeSlot(KernelOp kernel) {
-  constexpr unsigned kSlots = 32;
-  llvm::BitVector taken(kSlots);
+  llvm::BitVector taken(kMaxBuffers);
   auto take = [&](std::optional<int64_t> slot) {
-    if (slot && *slot >= 0 && *slot < kSlots)
+    if (slot && *slot >= 0 && *slot < kMaxBuffers)
       taken.set(*slot);
   };
   for (auto buffer : kernel.getOps<BufferOp>())

@@ -3,6 +3,7 @@
 #define MEGALITH_PASSES_TASK_DECLARE_H
 
 #include "ir/task/Task.h"
+#include "runtime/abi.h"
 
 #include "mlir/IR/Builders.h"
 
@@ -19,8 +20,8 @@ EdgeOp declareEdge(KernelOp kernel, llvm::StringRef name, EdgeKind kind, Role fr
                    llvm::ArrayRef<Role> to, int64_t slots, int64_t arrivals,
                    std::optional<int64_t> counterSlot = std::nullopt);
 
-/// The lowest slot of LaunchArgs::buffer that no buffer, weights or exchange has; none of 32 left:
-/// nothing.
+/// The lowest slot of LaunchArgs::buffer that no buffer, weights or exchange has; none of
+/// kMaxBuffers left: nothing.
 std::optional<int64_t> freeSlot(KernelOp kernel);
 
 } // namespace megalith::task

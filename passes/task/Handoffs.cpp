@@ -51,6 +51,11 @@ int64_t unitBytesOf(StageOp attention) {
   return 32 * *configInt(attention, "head_dim") * (pages ? pages.elementBytes() : 2);
 }
 
+int64_t combineShare(StageOp combine) {
+  return llvm::alignTo(llvm::divideCeil(*configInt(combine, "n"), *configInt(combine, "row_sms")),
+                       16);
+}
+
 int64_t pieceUnitsOf(StageOp attention) {
   BufferOp pages = pagesOf(attention);
   const int64_t most = pages && pages.elementBytes() == 1 ? 4 : 2;
@@ -139,10 +144,29 @@ private:
          "WordRows<$offset, $rows, $cols>", Phase::Dense, "", "", Role::Consumer, nobody});
   }
 
+  /// A row's pairs: this SM's channels of their outputs, and their scales.
   void addCombine(StageOp stage) {
-    int64_t pairs = rows * *configInt(stage, "top_k");
+    const int64_t pairs = *configInt(stage, "top_k"), share = combineShare(stage);
+    addOutputs(pairs, share);
     add({names::kScales.str(), 1, pairs, f32, static_cast<int64_t>(llvm::alignTo(4 * pairs, 16)), 1,
          1, "WordRows<$offset, $rows, $cols>", Phase::Both, "", "", Role::Epilogue, nobody});
+  }
+
+  /// Outputs of pairs, `cols` channels of each.
+  void addOutputs(int64_t pairs, int64_t cols) {
+    add({names::kDown.str(),
+         pairs,
+         cols,
+         bf16,
+         static_cast<int64_t>(llvm::alignTo(2 * cols, 16)),
+         1,
+         1,
+         "WordRows<$offset, $rows, " + std::to_string(cols / 2) + ">",
+         Phase::Both,
+         "",
+         "",
+         Role::Epilogue,
+         {}});
   }
 
   void addGemv(StageOp stage) {
@@ -287,7 +311,7 @@ private:
   /// for all pairs; as many slots as 16 KB hold.
   void addExpertDown(StageOp stage) {
     int64_t k = *configInt(stage, "k") / partsOf(stage), topK = *configInt(stage, "top_k");
-    int64_t unit = sliceOf(stage).unit, stride = 2 * padded(k) + 32;
+    int64_t stride = 2 * padded(k) + 32;
     int64_t most = maxActive(kernel, *configInt(stage, "experts"), topK);
     int64_t slots =
         std::min(std::max<int64_t>(2, 16384 / (stride * rows)), std::max<int64_t>(2, most));
@@ -304,19 +328,8 @@ private:
          "act_free",
          Role::Poller,
          {Role::Consumer}});
-    add({names::kDown.str(),
-         rows * topK,
-         2 * unit,
-         bf16,
-         static_cast<int64_t>(llvm::alignTo(4 * unit, 16)),
-         1,
-         1,
-         "WordRows<$offset, $rows, " + std::to_string(unit) + ">",
-         Phase::Both,
-         "",
-         "",
-         Role::Epilogue,
-         {}});
+    if (configString(stage, "epilogue") != "squares")
+      addOutputs(rows * topK, 2 * sliceOf(stage).unit);
   }
 
   KernelOp kernel;

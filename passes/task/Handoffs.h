@@ -70,6 +70,9 @@ bool rowsComeByLaunch(KernelOp kernel);
 /// else 1.
 int64_t mergePartsOf(StageOp stage);
 
+/// Channels of a row that an SM adds in a combine stage, whole sectors; the last has what is left.
+int64_t combineShare(StageOp combine);
+
 /// Query vectors of an attention tile.
 int64_t vectorsOf(StageOp attention);
 

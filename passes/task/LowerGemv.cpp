@@ -33,32 +33,65 @@ std::string slotText(StageOp stage, StringRef key) {
 // M-tiles
 //===----------------------------------------------------------------------===//
 
-// M-tiles of the SM's slice: fewer on the last SMs unless the slices are all equal.
+// M-tiles of the SM's slice: fewer on the last SMs unless the slices are all equal. Of a unit that
+// is dealt out, all.
 SmallVector<AffineExpr> KernelLowering::tileTrips(StageOp stage) {
   Slice slice = sliceOf(stage);
   AffineExpr most = c(llvm::divideCeil(slice.unit, slice.tile));
-  if (slice.unit * smsOf(stage) == slice.strips)
+  if (dealsTiles(stage) || slice.unit * smsOf(stage) == slice.strips)
     return {most};
   return {most, (c(slice.strips + slice.tile - 1) - d(0) * slice.unit).floorDiv(slice.tile)};
 }
 
-/// Columns that m-tile d(`loop`) of the slice makes, `perStrip` of each strip and `outputs` in all.
+/// Of a stage that deals tiles out, inside forExperts: the first unit of the step's d(1)-th expert
+/// that this SM has; none if it is beyond the last.
+AffineExpr KernelLowering::firstUnit(StageOp stage) {
+  Slice slice = sliceOf(stage);
+  const int64_t sms = kernel.getSms(), units = slice.strips / slice.unit;
+  return (d(0) + d(1) * ((sms - 1) * units % sms)) % sms;
+}
+
+/// How many it has. Without differences, which C++ would have to divide with more care: what
+/// firstUnit leaves over of the SMs is such a remainder too.
+AffineExpr KernelLowering::dealtUnits(StageOp stage) {
+  Slice slice = sliceOf(stage);
+  const int64_t sms = kernel.getSms(), units = slice.strips / slice.unit;
+  AffineExpr behind = (d(0) * (sms - 1) + d(1) * (units % sms) + (sms - 1)) % sms;
+  return (behind + units).floorDiv(sms);
+}
+
+/// The number of this SM's slice, or of the d(2)-th unit that it has of the expert.
+AffineExpr KernelLowering::unitOf(StageOp stage) {
+  return dealsTiles(stage) ? firstUnit(stage) + d(2) * kernel.getSms() : d(0);
+}
+
+/// First strip of m-tile d(`loop`) of that.
+AffineExpr KernelLowering::firstStrip(StageOp stage, unsigned loop) {
+  Slice slice = sliceOf(stage);
+  return unitOf(stage) * slice.unit + d(loop) * slice.tile;
+}
+
+/// What device functions call m-tile `mtile`: its place in the slice, or in the matrix.
+StringRef KernelLowering::tileText(StageOp stage) {
+  return dealsTiles(stage) ? "first + mtile" : "mtile";
+}
+
+/// Columns that m-tile d(`loop`) makes, `perStrip` of each strip and `outputs` in all.
 AccessAttr KernelLowering::tileWrite(StageOp stage, unsigned loop, int64_t perStrip,
                                      int64_t outputs) {
   Slice slice = sliceOf(stage);
   auto write = cast<AccessAttr>(stage.getWrites()[0]);
   int64_t width = slice.tile * perStrip, unit = perStrip * slice.unit;
-  AffineExpr tile = d(loop) * width;
   SmallVector<AffineExpr> cols = {c(std::min(width, unit))};
   if (slice.unit > slice.tile && slice.unit % slice.tile)
-    cols.push_back(c(unit) - tile);
-  if (slice.unit * perStrip * smsOf(stage) != outputs)
-    cols.push_back(c(outputs) - d(0) * unit - tile);
-  SmallVector<AffineExpr> at = {c(0), d(0) * unit + tile};
+    cols.push_back(c(unit) - d(loop) * width);
+  if (!dealsTiles(stage) && slice.unit * perStrip * smsOf(stage) != outputs)
+    cols.push_back(c(outputs) - d(0) * unit - d(loop) * width);
+  SmallVector<AffineExpr> at = {c(0), unitOf(stage) * unit + d(loop) * width};
   int64_t rows = write.getRows();
   StringRef table;
-  if (stage.getKind() == StageKind::ExpertUp) {
-    at.insert(at.begin(), d(loop - 1));
+  if (stage.getKind() != StageKind::Linear) {
+    at.insert(at.begin(), d(1));
     rows = kernel.getRows();
     table = "expert_id";
   }
@@ -70,10 +103,10 @@ void KernelLowering::stream(StageOp stage, Steps &steps, bool isExpert) {
   steps.loop("mtile", tileTrips(stage), [&] {
     steps.loop("block", {c(slice.blocks)}, [&] {
       unsigned m = steps.depth() - 1;
-      SmallVector<AffineExpr> at = {d(0) * slice.unit + d(m) * slice.tile, d(m + 1)};
-      SmallVector<StringRef> args = {"mtile", "block"};
+      SmallVector<AffineExpr> at = {firstStrip(stage, m), d(m + 1)};
+      SmallVector<StringRef> args = {tileText(stage), "block"};
       if (isExpert) {
-        at.insert(at.begin(), d(m - 1));
+        at.insert(at.begin(), d(1)); // the entry of the routing table
         args.push_back("expert.id");
       }
       steps.acquire(names::kFree);
@@ -103,7 +136,7 @@ void KernelLowering::multiply(StageOp stage, Steps &steps, AccessAttr rows) {
                       {"sums", "slot", "mtile", "block"}, {rows}, {}, {}, /*readsRing=*/true);
       else
         steps.compute("gemv_block<" + name + ", " + names::kRing + ">",
-                      {"sum", "slot", "mtile", "block", "column"}, {rows}, {}, {},
+                      {"sum", "slot", tileText(stage), "block", "column"}, {rows}, {}, {},
                       /*readsRing=*/true);
       steps.release(names::kFree);
     });
@@ -128,6 +161,11 @@ void KernelLowering::finishTiles(StageOp stage, Steps &steps, function_ref<void(
                     .str());
   StringRef sum = hasFactors ? "sum_scaled<" : "sum_chunks<";
   steps.loop("mtile", tileTrips(stage), [&] {
+    if (configString(stage, "epilogue") == "squares")
+      steps.local("gain", "const uint32_t",
+                  ("output_gain<" + stage.getSymName() + ", " + slotText(stage, "gain") +
+                   ">(cta, " + tileText(stage) + ")")
+                      .str());
     steps.wait("p_full", "const int place");
     SmallVector<StringRef> args = {"place"};
     if (hasFactors)
@@ -312,7 +350,7 @@ LogicalResult KernelLowering::storeCandidates(StageOp stage, Steps &steps) {
   std::optional<int64_t> slot = freeSlot(kernel);
   if (!slot)
     return stage.emitOpError() << "expected a free buffer slot for @" << name
-                               << ", but the kernel binds all 32";
+                               << ", but the kernel binds all " << kMaxBuffers;
   OpBuilder builder = declarations(kernel);
   int64_t rows = kernel.getRows(), sms = smsOf(stage);
   auto buffer = BufferOp::create(builder, stage.getLoc(), name, ArrayRef<int64_t>{rows, 2 * sms},
@@ -325,6 +363,12 @@ LogicalResult KernelLowering::storeCandidates(StageOp stage, Steps &steps) {
 
 static std::string linearBase(StageOp stage) {
   std::string base;
+  if (dealsTiles(stage)) {
+    llvm::raw_string_ostream(base)
+        << "Nvfp4<" << weightsOf(stage).getSymName() << ", " << *configInt(stage, "n") << ", "
+        << *configInt(stage, "k") << ", " << sliceOf(stage).unit / sliceOf(stage).tile << ">";
+    return base;
+  }
   StringRef form = weightsOf(stage).getNvfp4()  ? "Nvfp4Slices<"
                    : weightsOf(stage).getWide() ? "WideLinear<"
                                                 : "Linear<";
@@ -378,12 +422,27 @@ LogicalResult KernelLowering::lowerLinear(StageOp stage) {
 // Experts
 //===----------------------------------------------------------------------===//
 
-// The loop over active experts, in every role the same: `expert` is its id and pairs.
+// The loop over active experts, in every role the same: `expert` is its id and pairs. Where tiles
+// are dealt out, over those that this SM has units of, with a turn for each: an SM rarely has two
+// of one expert.
 void KernelLowering::forExperts(StageOp stage, Steps &steps, function_ref<void()> body) {
-  steps.loop("entry", "active", [&] {
+  auto visit = [&] {
     steps.compute("active_expert<" + topK().getSymName() + ">", {"entry"}, {whole(names::kRouting)},
                   {}, "const ActiveExpert expert");
     body();
+  };
+  steps.loop("entry", "active", [&] {
+    if (!dealsTiles(stage)) {
+      visit();
+      return;
+    }
+    steps.loop("unit", {dealtUnits(stage)}, [&] {
+      steps.local("first", "const int",
+                  ("tile_of<" + stage.getSymName() + ">(cta, entry, unit * " +
+                   Twine(sliceOf(stage).unit / sliceOf(stage).tile) + ")")
+                      .str());
+      visit();
+    });
   });
 }
 
@@ -424,7 +483,8 @@ LogicalResult KernelLowering::lowerExpertUp(StageOp stage) {
   forExperts(stage, epilogue, [&] {
     finishTiles(stage, epilogue, [&] {
       epilogue.compute("epilogue_glu<" + name + ", " + write.getBuffer().getValue() + "_words>",
-                       {"mtile", "sum", "expert.pairs", "expert.count"}, {whole(names::kRouting)},
+                       {tileText(stage), "sum", "expert.pairs", "expert.count"},
+                       {whole(names::kRouting)},
                        {tileWrite(stage, epilogue.depth(), 1, *configInt(stage, "n") / 2)});
     });
   });
@@ -486,6 +546,10 @@ LogicalResult KernelLowering::lowerExpertDown(StageOp stage) {
   }
 
   Steps epilogue(stage, Role::Epilogue);
+  if (configString(stage, "epilogue") == "squares") {
+    publishOutputs(stage, epilogue);
+    return success();
+  }
   fetchResidual(stage, epilogue);
   requireLaunchWait(stage, Role::Epilogue, epilogue);
   AccessAttr down = whole(names::kDown);
@@ -498,10 +562,6 @@ LogicalResult KernelLowering::lowerExpertDown(StageOp stage) {
                        {whole(names::kRouting), down}, {down});
     });
   });
-  if (configString(stage, "epilogue") == "squares") {
-    publishSquares(stage, epilogue);
-    return success();
-  }
   auto write = cast<AccessAttr>(stage.getWrites()[0]);
   StringRef target = write.getBuffer().getValue();
   std::string kept = keptName(stage);

@@ -143,52 +143,79 @@ void KernelLowering::lowerDealtRows(StageOp stage) {
   });
 }
 
-// Behind the experts' outputs, in place of adding them.
-void KernelLowering::publishSquares(StageOp stage, Steps &epilogue) {
-  auto write = cast<AccessAttr>(stage.getWrites()[0]);
-  StringRef target = write.getBuffer().getValue();
-  int64_t width = sliceOf(stage).unit / 8, columns = sliceOf(stage).strips / 8;
-  SmallVector<AffineExpr> cols = {c(width)};
-  if (width * smsOf(stage) != columns)
-    cols.push_back(c(columns) - d(0) * width);
-  SmallVector<AccessAttr> reads = {whole(names::kDown)};
+// Each tile of outputs as it is there: the words of its pairs and the sums of their squares.
+void KernelLowering::publishOutputs(StageOp stage, Steps &epilogue) {
+  auto outputs = cast<AccessAttr>(stage.getWrites()[0]),
+       sums = cast<AccessAttr>(stage.getWrites()[1]);
+  StringRef target = outputs.getBuffer().getValue(), squares = sums.getBuffer().getValue();
+  SmallVector<AccessAttr> reads = {whole(names::kRouting)};
   if (FlatSymbolRefAttr gain = configSymbol(stage, "gain"))
     reads.push_back(whole(gain.getValue()));
-  epilogue.compute(
-      "publish_squares<" + stage.getSymName() + ", " + target + "_words, " + names::kDown + ", " +
-          slotText(stage, "gain") + ">",
-      {}, reads,
-      {whole(names::kDown), rectangle(target, {c(0), d(0) * width}, write.getRows(), cols)});
+  requireLaunchWait(stage, Role::Epilogue, epilogue);
+  forExperts(stage, epilogue, [&] {
+    finishTiles(stage, epilogue, [&] {
+      const unsigned loop = epilogue.depth();
+      // Slices and units are whole tiles, of one sum each.
+      AffineExpr tile = unitOf(stage) * (sliceOf(stage).unit / sliceOf(stage).tile) + d(loop);
+      epilogue.compute(
+          "epilogue_outputs<" + stage.getSymName() + ", " + target + "_words, " + squares +
+              "_words, " + slotText(stage, "gain") + ">",
+          {tileText(stage), "sum", "gain", "expert.pairs", "expert.count"}, reads,
+          {tileWrite(stage, loop, 2, *configInt(stage, "n")),
+           rectangle(squares, {d(1), c(0), tile}, kernel.getRows(), {c(1)}, "expert_id")});
+    });
+  });
 }
 
+// A row's pairs, column by column: each row on `row_sms` SMs, as rows of a stream that are dealt
+// out. Outputs come first, since nobody waits longer for them than for the sums of other ranks.
 LogicalResult KernelLowering::lowerCombine(StageOp stage) {
-  auto read = cast<AccessAttr>(stage.getReads()[0]), write = cast<AccessAttr>(stage.getWrites()[0]);
-  StringRef squares = read.getBuffer().getValue(), target = write.getBuffer().getValue();
-  auto outputs = kernel.lookup<StageOp>(configSymbol(stage, "outputs"));
-  if (!outputs || outputs.getKind() != StageKind::ExpertDown || !exchange(squares) ||
-      !exchange(target))
-    return stage.emitOpError() << "expected to add the outputs of an expert_down stage, from one "
-                                  "exchange to another";
-  if (sliceOf(outputs).unit != *configInt(stage, "unit"))
-    return stage.emitOpError() << "expected the slices of @" << outputs.getSymName() << ", "
-                               << sliceOf(outputs).unit << " strips, but got "
-                               << *configInt(stage, "unit");
-  int64_t n = *configInt(stage, "n"), width = 2 * sliceOf(outputs).unit;
+  auto outputs = cast<AccessAttr>(stage.getReads()[0]),
+       sums = cast<AccessAttr>(stage.getReads()[1]);
+  auto write = cast<AccessAttr>(stage.getWrites()[0]);
+  StringRef source = outputs.getBuffer().getValue(), squares = sums.getBuffer().getValue();
+  StringRef target = write.getBuffer().getValue();
+  if (!exchange(source) || !exchange(squares) || !exchange(target))
+    return stage.emitOpError() << "expected to add outputs of experts from exchanges to another";
+  const int64_t n = *configInt(stage, "n"), pairs = *configInt(stage, "top_k");
+  const int64_t each = *configInt(stage, "row_sms"), share = combineShare(stage);
+  const int64_t rows = kernel.getRows(), groups = smsOf(stage) / each;
+  const std::string by = std::to_string(each);
+  const int64_t allColumns = exchange(squares).cols() * 16; // n of all ranks
+  set(stage, "base",
+      "Combine<" + names::kDown + ", " + names::kScales + ", " + Twine(allColumns) + ", " +
+          floatText(*configFloat(stage, "eps")) + ">");
+  AccessAttr down = whole(names::kDown), scales = whole(names::kScales);
+  const std::string name = stage.getSymName().str();
   Steps epilogue(stage, Role::Epilogue);
   requireLaunchWait(stage, Role::Epilogue, epilogue);
-  const int64_t allColumns = exchange(squares).cols() * 16; // n of all ranks
-  epilogue.poll("poll_scales<" + squares + "_words, " + names::kScales + ", " + Twine(allColumns) +
-                    ", " + floatText(*configFloat(stage, "eps")) + ">",
-                {}, (squares + "_words").str(), read, whole(names::kScales));
-  SmallVector<AffineExpr> cols = {c(width)};
-  if (width * smsOf(stage) != n)
-    cols.push_back(c(n) - d(0) * width);
-  epilogue.compute("combine_normed<" + outputs.getSymName() + ", " + target + "_words, " +
-                       names::kDown + ", " + names::kScales + ", " +
-                       Twine(*configInt(stage, "top_k")) + ">",
-                   {("routing_table<" + topK().getSymName() + ">(cta)->weight").str()},
-                   {whole(names::kDown), whole(names::kScales), whole(names::kRouting)},
-                   {rectangle(target, {c(0), d(0) * width}, write.getRows(), cols)});
+  auto add = [&](AffineExpr row, const std::string &rowText) {
+    AffineExpr part = each == 1 ? c(0) : d(0) % each;
+    const std::string partText = each == 1 ? "0" : "cta.sm % " + by;
+    SmallVector<AffineExpr> cols = {c(share)};
+    if (share * each != n)
+      cols.push_back(c(n) - part * share);
+    epilogue.poll("poll_outputs<" + name + ", " + source + "_words>", {rowText, partText},
+                  (source + "_words").str(),
+                  rectangle(source, {row * pairs, part * share}, pairs, cols), down);
+    epilogue.poll(
+        "poll_scales<" + name + ", " + squares + "_words>", {rowText}, (squares + "_words").str(),
+        rectangle(squares, {row * pairs, c(0)}, pairs, {c(exchange(squares).cols())}), scales);
+    AccessAttr sum = rectangle(target, {row, part * share}, 1, cols);
+    epilogue.compute(
+        "combine_normed<" + name + ", " + target + "_words>",
+        {rowText, partText, ("routing_table<" + topK().getSymName() + ">(cta)->weight").str()},
+        {down, scales, whole(names::kRouting)}, {sum.withOwn(exchange(target).getPeers())});
+  };
+  const std::string row = each == 1 ? "cta.sm" : "cta.sm / " + by;
+  AffineExpr first = d(0).floorDiv(each);
+  if (groups == rows) {
+    add(first, row);
+    return success();
+  }
+  epilogue.loop("turn", {(c(rows + groups - 1) - first).floorDiv(groups)}, [&] {
+    add(first + d(epilogue.depth()) * groups, row + " + turn * " + std::to_string(groups));
+  });
   return success();
 }
 

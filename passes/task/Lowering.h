@@ -133,6 +133,11 @@ private:
   void fetchResidual(StageOp stage, Steps &steps);
   void releaseRows(StageOp stage, Steps &steps);
   void forExperts(StageOp stage, Steps &steps, llvm::function_ref<void()> body);
+  mlir::AffineExpr firstUnit(StageOp stage);
+  mlir::AffineExpr dealtUnits(StageOp stage);
+  mlir::AffineExpr unitOf(StageOp stage);
+  mlir::AffineExpr firstStrip(StageOp stage, unsigned loop);
+  llvm::StringRef tileText(StageOp stage);
   llvm::LogicalResult publishTile(StageOp stage, Steps &steps);
   bool choosesTokens(StageOp stage);
   llvm::LogicalResult storeCandidates(StageOp stage, Steps &steps);
@@ -166,7 +171,7 @@ private:
   /// What the norm of the updated row reads: its gains, where it has any.
   mlir::SmallVector<AccessAttr> gainsOf(StageOp stage);
   llvm::LogicalResult lowerCombine(StageOp stage);
-  void publishSquares(StageOp stage, Steps &epilogue);
+  void publishOutputs(StageOp stage, Steps &epilogue);
 
   // LowerRows.cpp
   void lowerLaunchEnd(StageOp stage);

@@ -287,8 +287,9 @@ struct MaterializeExchanges : megalith::impl::MaterializeExchangesBase<Materiali
     KernelOp kernel = getOperation();
     std::optional<int64_t> slot = value.getSlot() ? value.getSlot() : freeSlot(kernel);
     if (!slot)
-      return kernel.emitOpError() << "expected at most 32 buffers and weights, but @"
-                                  << value.getSymName() << " finds no free slot";
+      return kernel.emitOpError() << "expected at most " << kMaxBuffers
+                                  << " buffers and weights, but @" << value.getSymName()
+                                  << " finds no free slot";
     std::string edge = (value.getSymName() + "_words").str();
     OpBuilder builder(value);
     bool isByLaunch = value.getByLaunch();

@@ -9,6 +9,7 @@
 #include "passes/Passes.h"
 #include "passes/task/Stages.h"
 #include "passes/why/Why.h"
+#include "runtime/abi.h"
 
 #include "llvm/ADT/SetVector.h"
 
@@ -25,9 +26,8 @@ namespace {
 
 constexpr StringLiteral kLaunches = "megalith.launches"; // as moe-cut-launches leaves it
 
-/// Bytes of kernel parameters that a launch can have, and those before the table of what differs
-/// from launch to launch (runtime/abi.h, StepArgs).
-constexpr int64_t kMaxParameterBytes = 32764, kParametersBeforeTable = 320;
+/// Bytes of kernel parameters that a launch can have.
+constexpr int64_t kMaxParameterBytes = 32764;
 
 /// One kernel of the step and its launches [first, end).
 struct Part {
@@ -265,11 +265,12 @@ struct MergeLaunches : megalith::impl::MergeLaunchesBase<MergeLaunches> {
       if (layered)
         step.setLayered(next);
     }
-    if (next > 32)
-      return step.emitOpError() << "expected at most 32 buffers and weights in all launches of the "
+    if (next > kMaxBuffers)
+      return step.emitOpError() << "expected at most " << kMaxBuffers
+                                << " buffers and weights in all launches of the "
                                    "step, but got "
                                 << next << ": compile with --scope=layer";
-    int64_t bytes = kParametersBeforeTable + 8 * *step.getLayered() * *step.getLaunches();
+    int64_t bytes = kStepTableOffset + 8 * *step.getLayered() * *step.getLaunches();
     if (bytes > kMaxParameterBytes)
       return step.emitOpError() << "has " << *step.getLaunches() << " launches of "
                                 << *step.getLayered() << " buffers that differ, " << bytes

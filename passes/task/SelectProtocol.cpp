@@ -107,7 +107,8 @@ struct SelectProtocol : megalith::impl::SelectProtocolBase<SelectProtocol> {
       return success();
     std::optional<int64_t> slot = freeSlot(kernel);
     if (!slot)
-      return kernel.emitOpError() << "expected at most 32 buffers and weights, but finds no free "
+      return kernel.emitOpError() << "expected at most " << kMaxBuffers
+                                  << " buffers and weights, but finds no free "
                                      "slot to re-arm @"
                                   << exchange.getSymName();
     OpBuilder builder = declarations(kernel);
@@ -129,7 +130,8 @@ struct SelectProtocol : megalith::impl::SelectProtocolBase<SelectProtocol> {
   static LogicalResult declareLoop(KernelOp kernel) {
     std::optional<int64_t> slot = freeSlot(kernel);
     if (!slot)
-      return kernel.emitOpError() << "expected at most 32 buffers and weights, but finds no free "
+      return kernel.emitOpError() << "expected at most " << kMaxBuffers
+                                  << " buffers and weights, but finds no free "
                                      "slot to count launches in";
     declareEdge(kernel, names::kLaunched, EdgeKind::Mbarrier, Role::Epilogue, {Role::Consumer}, 1,
                 warpsOf(Role::Epilogue));

@@ -108,7 +108,7 @@ struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
     case StageKind::Merge:
       setConfig(stage, "q_heads", integer(*configInt(stage, "q_heads") / ranks));
       return splitColumns(stage, kSectorBytes);
-    case StageKind::Combine: // of the slices that its experts' outputs have
+    case StageKind::Combine: // of the columns that its experts' outputs have
       setConfig(stage, "n", integer(*configInt(stage, "n") / ranks));
       return splitColumns(stage, kSectorBytes);
     case StageKind::TopK:
@@ -142,6 +142,8 @@ struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
       auto buffer = kernelOf(stage).lookup<BufferOp>(write.getBuffer());
       if (!buffer || (buffer.getMutability() != Mutability::Value &&
                       buffer.getMutability() != Mutability::Written))
+        continue;
+      if (parts.count(buffer.getSymName())) // each rank's own
         continue;
       int64_t cols = buffer.cols(), multiple = pieceBytes / buffer.elementBytes();
       if (cols % (ranks * multiple))
@@ -180,6 +182,8 @@ struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
       auto buffer = kernelOf(stage).lookup<BufferOp>(gain);
       setColumns(buffer, {{buffer.cols() / ranks, 1}});
     }
+    if (isSquares) // outputs stay: a rank adds the columns that it made
+      parts[cast<AccessAttr>(stage.getWrites()[0]).getBuffer().getValue()] = {{n, 1}};
     return splitColumns(stage, isSquares ? kVectorBytes : kSectorBytes);
   }
 
@@ -289,7 +293,8 @@ struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
   LogicalResult declareArmed(KernelOp kernel) {
     std::optional<int64_t> slot = freeSlot(kernel);
     if (!slot)
-      return kernel.emitOpError() << "expected at most 32 buffers and weights, but finds no free "
+      return kernel.emitOpError() << "expected at most " << kMaxBuffers
+                                  << " buffers and weights, but finds no free "
                                      "slot for what ranks tell each other";
     std::string edge = (names::kArmed + "_words").str();
     declareEdge(kernel, edge, EdgeKind::Words, Role::Poller, {Role::Poller}, 1, 1);

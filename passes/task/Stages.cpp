@@ -106,9 +106,17 @@ AccessAttr residualOf(StageOp stage) {
   return index < list.size() ? list[index] : AccessAttr();
 }
 
-bool quantizesInput(StageOp stage) {
-  auto value = stage.getConfig().getAs<BoolAttr>("quantize");
+static bool isSet(StageOp stage, StringRef key) {
+  auto value = stage.getConfig().getAs<BoolAttr>(key);
   return value && value.getValue();
+}
+
+bool quantizesInput(StageOp stage) {
+  return isSet(stage, "quantize");
+}
+
+bool dealsTiles(StageOp stage) {
+  return isSet(stage, "dealt");
 }
 
 Slice sliceOf(StageOp stage) {
@@ -201,24 +209,22 @@ static ArrayRef<Key> keysOf(StageKind kind) {
                                       {"eps", Float},
                                       {"gain", Symbol},
                                       {"shares_input", Symbol},
-                                      {"quantize", Bool}};
+                                      {"quantize", Bool},
+                                      {"dealt", Bool}};
   static constexpr Key kExpertDown[] = {
       {"n", Int, true},     {"k", Int, true},
       {"unit", Int, true},  {"experts", Int, true},
       {"top_k", Int, true}, {"epilogue", Choice, true, "combine_residual squares"},
       {"gain", Symbol},     {"quantize", Bool},
-      {"k_parts", Int}};
+      {"k_parts", Int},     {"dealt", Bool}};
   static constexpr Key kRows[] = {
       {"k", Int, true},      {"eps", Float, true},
       {"gain", Symbol},      {"branch_norm", Choice, true, "absent none rms input_scaled"},
       {"branch_eps", Float}, {"branch_gain", Symbol},
       {"gate", Symbol},      {"round_stream", Bool},
       {"row_sms", Int}};
-  static constexpr Key kCombine[] = {{"n", Int, true},
-                                     {"unit", Int, true},
-                                     {"top_k", Int, true},
-                                     {"eps", Float, true},
-                                     {"outputs", Symbol, true}};
+  static constexpr Key kCombine[] = {
+      {"n", Int, true}, {"row_sms", Int, true}, {"top_k", Int, true}, {"eps", Float, true}};
   switch (kind) {
   case StageKind::Embed:
     return kEmbed;
@@ -318,7 +324,16 @@ static LogicalResult checkGemv(StageOp stage) {
                                << " (n = " << weights.getN() << ", k = " << weights.getK()
                                << "), but got n = " << n << ", k = " << k;
   Slice slice = sliceOf(stage);
-  if (slice.unit < 1 || slice.unit * smsOf(stage) < slice.strips)
+  if (dealsTiles(stage)) {
+    if (!weights.getNvfp4() || slice.unit < 1 || slice.unit % 8 || slice.strips % slice.unit)
+      return stage.emitOpError()
+             << "expected NVFP4 weights of whole units of tiles, since it deals "
+                "them out, but unit is "
+             << slice.unit << " of " << slice.strips << " strips";
+    if (stage.getTiles() || partsOf(stage) > 1)
+      return stage.emitOpError() << "expected no tiles of its own and whole rows of K, since it "
+                                    "deals its tiles out";
+  } else if (slice.unit < 1 || slice.unit * smsOf(stage) < slice.strips)
     return stage.emitOpError() << "expected slices of unit strips on " << smsOf(stage)
                                << " SMs to cover " << slice.strips << " strips, but unit is "
                                << slice.unit;
@@ -327,7 +342,7 @@ static LogicalResult checkGemv(StageOp stage) {
                                << weights.getSymName() << " is NVFP4, but unit is " << slice.unit;
   if (quantizesInput(stage) && !weights.getNvfp4())
     return stage.emitOpError() << "expected NVFP4 weights, since it quantises what they meet";
-  if (!stage.getTiles() || stage.getTiles() != stage.getSms())
+  if (!dealsTiles(stage) && (!stage.getTiles() || stage.getTiles() != stage.getSms()))
     return stage.emitOpError() << "expected as many tiles as SMs: a tile is an SM's slice";
   MLIRContext *context = stage.getContext();
   auto identity = AffineMap::get(
@@ -355,6 +370,18 @@ static LogicalResult checkGemv(StageOp stage) {
   return success();
 }
 
+// A combine stage: outputs of pairs and sums of their squares, and what comes of them.
+static LogicalResult checkCombine(StageOp stage) {
+  const int64_t each = *configInt(stage, "row_sms"), sms = kernelOf(stage).getSms();
+  if (each < 1 || each > sms)
+    return stage.emitOpError() << "expected row_sms of 1 to " << sms << ", but got " << each;
+  if (stage.getReads().size() != 2 || stage.getWrites().size() != 1)
+    return stage.emitOpError() << "expected 2 reads, outputs and sums of squares, and 1 write of a "
+                                  "combine stage, but got "
+                               << stage.getReads().size() << " and " << stage.getWrites().size();
+  return success();
+}
+
 // A rows stage: [branch and] stream, and the stream that comes of them.
 static LogicalResult checkRows(StageOp stage) {
   size_t wanted = branchOf(stage) ? 2 : 1;
@@ -379,6 +406,8 @@ LogicalResult checkStages(KernelOp kernel) {
     if (isGemv(stage) && failed(checkGemv(stage)))
       return failure();
     if (stage.getKind() == StageKind::Rows && failed(checkRows(stage)))
+      return failure();
+    if (stage.getKind() == StageKind::Combine && failed(checkCombine(stage)))
       return failure();
     if (stage.getKind() == StageKind::TopK && ++routers > 1)
       return stage.emitOpError() << "expected one top_k stage a kernel: there is one routing table";

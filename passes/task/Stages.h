@@ -64,9 +64,15 @@ AccessAttr residualOf(StageOp stage);
 /// Whether an expert stage brings what it reads to NVFP4 before it multiplies.
 bool quantizesInput(StageOp stage);
 
-/// How a gemv stage's strips fall to SMs: SM i has strips [i * unit, (i + 1) * unit).
+/// Whether an expert stage's tiles are dealt out over all SMs, a unit of them at a time: unit u of
+/// the expert in place e of the step's list to SM (e * units + u) mod SMs. Such a stage has no
+/// static tiles; what it reads and writes are whole matrices and values.
+bool dealsTiles(StageOp stage);
+
+/// How a gemv stage's strips fall to SMs: SM i has strips [i * unit, (i + 1) * unit), or, where
+/// tiles are dealt out, some units.
 struct Slice {
-  int64_t unit;                                        ///< strips a SM
+  int64_t unit;                                        ///< strips an SM, or of a unit
   int64_t strips;                                      ///< of the matrix
   int64_t blocks;                                      ///< of K
   int64_t tile;                                        ///< strips of a whole m-tile

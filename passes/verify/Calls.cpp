@@ -155,8 +155,7 @@ struct Link {
 } // namespace
 
 // What is added up in registers shows in no place in memory: a tile's scores
-// (codegen/device/attention.cuh, partials.cuh), the best of an SM's logits (epilogue.cuh). And two
-// that work in place, one after the other, on what experts gave.
+// (codegen/device/attention.cuh, partials.cuh), the best of an SM's logits (epilogue.cuh).
 static const Link kAttention[] = {{"attention_prepare"},     {"attention_begin"},
                                   {"attention_piece", true}, {"attention_tail"},
                                   {"attention_finish"},      {"publish_partials"}};
@@ -165,7 +164,6 @@ static const Link kBest[] = {{"epilogue_head", true}, {"store_candidates"}};
 static const Link kJoined[] = {
     {"poll_stream"}, {"poll_branch"}, {"join_row", /*isMany=*/false, "deal_row"}};
 static const Link kNormed[] = {{"poll_stream"}, {"norm_row", /*isMany=*/false, "deal_norm_row"}};
-static const Link kOutputs[] = {{"epilogue_down", true}, {"publish_squares"}};
 
 /// That a turn which has one of the chain's calls has all, in order; the last `round` of them as
 /// often as there are rounds.
@@ -237,8 +235,7 @@ static LogicalResult verifyShares(Operation *call) {
 static LogicalResult verifyTurn(Block &turn) {
   // What a tile found passes through shared memory in rounds.
   if (failed(verifyChain(turn, kAttention, /*round=*/2)) || failed(verifyChain(turn, kBest)) ||
-      failed(verifyChain(turn, kOutputs)) || failed(verifyChain(turn, kJoined)) ||
-      failed(verifyChain(turn, kNormed)))
+      failed(verifyChain(turn, kJoined)) || failed(verifyChain(turn, kNormed)))
     return failure();
   for (Operation &op : turn) {
     if (auto local = dyn_cast<LocalOp>(op); local && failed(verifyVariable(local)))

@@ -23,8 +23,11 @@ Words::Words(const Program &program, ArrayRef<const Summary *> runs, Faults &fau
   for (const auto &code : program.code)
     for (const Instr &instr : code)
       for (const Access &access : program.accessesOf(instr))
-        for (int64_t rank = 0; publishes(access) && rank < program.ranks; ++rank)
-          exchangeOf(rank, instr.launch, access.decl).hasPublisher = true;
+        for (int64_t rank = 0; publishes(access) && rank < program.ranks; ++rank) {
+          Exchange &exchange = exchangeOf(rank, instr.launch, access.decl);
+          exchange.hasPublisher = true;
+          exchange.isTabled |= access.table >= 0;
+        }
   for (Thread &thread : threads) {
     queue.push_back(&thread);
     for (const Event &event : eventsOf(thread))
@@ -142,7 +145,10 @@ bool Words::poll(Thread &thread, const Instr &instr, const int64_t *dims) {
       continue; // its words never come
     const int publisher = program.publisherOf(access, instr);
     Exchange &exchange = exchangeOf(rankOf(thread), publisher, access.decl);
-    if (access.table < 0 || access.axiom == Axiom::Uniform) {
+    // Rows by their own numbers of words that are published behind a table: it alone says whose
+    // they are.
+    const bool isAnybodys = access.table < 0 && exchange.isTabled;
+    if (!isAnybodys && (access.table < 0 || access.axiom == Axiom::Uniform)) {
       const Planes::Key key = Planes::keyOf(access, dims);
       const RectSet &words = exchange.words.at(key);
       if (!rect.empty() && !words.contains(rect)) {
@@ -150,7 +156,7 @@ bool Words::poll(Thread &thread, const Instr &instr, const int64_t *dims) {
         return false;
       }
     } else if (exchange.publicationsLeft > 0 || !exchange.hasPublisher) {
-      // Rows behind a partition table are written by whoever its axiom says: wait for all.
+      // As rows behind a partition table are, by whoever its axiom says: wait for all.
       exchange.waitingForAll.push_back(&thread);
       return false;
     }
@@ -263,7 +269,9 @@ void Words::checkEnds() {
       const bool isRead =
           exchange.isScattered
               ? exchange.polled.isComplete(global.rows, global.cols, /*areMatrices=*/false)
-              : exchange.polled.containsAll(exchange.words);
+              : exchange.polled.containsAll(exchange.words) ||
+                    (exchange.isTabled &&
+                     exchange.polled.at({}).contains({0, global.rows, 0, global.cols}));
       if (op.isSelfValidating() && !op.isCrossing() && !global.isNumbers && exchange.isPolled &&
           !isRead)
         faults.at(op, 0) << "has words that are published but never polled"

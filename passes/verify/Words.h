@@ -44,6 +44,7 @@ private:
     bool hasPublisher = false; ///< a step that publishes, be it never in this case
     bool isPublished = false, isPolled = false;
     bool isScattered = false; ///< rows are named by a table that is not uniform
+    bool isTabled = false; ///< a step publishes rows that a table names, be it never in this case
     /// Threads that wait for a word, by (plane, row, column), and for every publication.
     std::map<std::pair<Planes::Key, std::pair<int64_t, int64_t>>, std::vector<Thread *>> waiting;
     std::vector<Thread *> waitingForAll;

@@ -40,9 +40,9 @@ const models::Quantization kExperts = {.experts = true},
 
 void compare(const char *config, int64_t rows, const check::Workload &workload,
              const models::Quantization &quantization = kExperts,
-             runtime::LaunchMode launch = runtime::LaunchMode::Fused) {
+             runtime::LaunchMode launch = runtime::LaunchMode::Fused, int64_t sms = 4) {
   const bool open = llvm::StringRef(config) == kMuse || quantization.activations;
-  Bench bench(config, rows, 4, {.maxPages = kMaxPages, .poolPages = kPoolPages, .open = open},
+  Bench bench(config, rows, sms, {.maxPages = kMaxPages, .poolPages = kPoolPages, .open = open},
               launch, /*tp=*/1, quantization);
   const runtime::Plan &plan = bench.subject->plan;
   REQUIRE(plan.weight("w_up_nvfp4")->form == WeightForm::GateUpNvfp4);
@@ -83,8 +83,10 @@ TEST_CASE("Qwen3, rows 4, a launch a stage") {
   compare(kQwen, 4, cells(4).front().workload, kExperts, runtime::LaunchMode::PerStage);
 }
 
-TEST_CASE("Qwen3, quantised activations, rows 2") {
-  compare(kQwen, 2, oneStep({{.start = 129}, {.start = 17, .content = 1}}), kActivations);
+// 16 tiles of gates and ups of an expert are dealt out over 7 SMs.
+TEST_CASE("Qwen3, quantised activations, tiles dealt out, rows 2") {
+  compare(kQwen, 2, oneStep({{.start = 129}, {.start = 17, .content = 1}}), kActivations,
+          runtime::LaunchMode::Fused, /*sms=*/7);
 }
 
 // Experts in a width of their own, their outputs normed.

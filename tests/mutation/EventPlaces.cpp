@@ -62,7 +62,7 @@ bool EventGraph::checkWords() {
     Touched published;
     std::vector<int> publishers;
     std::map<PlaneKey, std::vector<Area>> polled;
-    bool isScattered = false;
+    bool isScattered = false, isGathered = false;
   };
   using WordsKey = std::tuple<int64_t, int64_t, StringRef>; // launch, rank, exchange
   std::map<WordsKey, Words> all;
@@ -112,7 +112,11 @@ bool EventGraph::checkWords() {
             return true;
           Words &words = all[keyOf(id, exchange, nodes[id].launch - isPrevious)];
           words.polled[key].push_back(area);
-          if (words.isScattered) {
+          // What a table names when it is published, and its own number when it is polled.
+          const bool isAnybodys = key.table.empty() && !words.published.planes.empty() &&
+                                  !words.published.planes.begin()->first.table.empty();
+          words.isGathered |= isAnybodys;
+          if (words.isScattered || isAnybodys) {
             llvm::append_range(nodes[id].needs, words.publishers);
             return true;
           }
@@ -130,6 +134,8 @@ bool EventGraph::checkWords() {
       continue;
     if (words.published.hasGap())
       return fail("arguments of @" + exchange.getSymName() + " do not count from 0");
+    const bool isAllPolled =
+        words.isGathered && isCovered({0, exchange.rows(), 0, exchange.cols()}, words.polled[{}]);
     for (const auto &[plane, list] : words.published.planes) {
       const std::vector<Area> areas = words.published.areas(plane);
       for (const Area &area : areas) {
@@ -139,7 +145,7 @@ bool EventGraph::checkWords() {
         if (!isWhole)
           return fail("@" + exchange.getSymName() + " has words that nobody publishes");
         if (exchange.isSelfValidating() && !exchange.isCrossing() && !words.isScattered &&
-            !isCovered(area, words.polled[plane]))
+            !isAllPolled && !isCovered(area, words.polled[plane]))
           return fail("@" + exchange.getSymName() + " has words that nobody polls");
         if (!plane.table.empty())
           continue;

@@ -175,5 +175,5 @@ TEST_CASE("a plan with records reads back as it was written") {
   taken.kernels[0].slots[0].slot = kTraceBuffer;
   auto error = validate(taken);
   REQUIRE(bool(error));
-  CHECK_THAT(llvm::toString(std::move(error)), Contains("records into slot 31"));
+  CHECK_THAT(llvm::toString(std::move(error)), Contains("records into slot 39"));
 }

@@ -35,9 +35,9 @@
 // CHECK: task.stage @pooler linear {{.*}}shares_input = @mid_rows
 // CHECK: task.stage @top_k top_k {{.*}}bias = @router_bias{{.*}}renormalize_eps = 1.000000e-15
 // CHECK: task.stage @expert_up expert_up {{.*}}@y_pooler{{.*}}gain = @g_pre_expert_norm
-// A slice of expert_down is whole groups of eight strips, and combine's is the same.
-// CHECK: task.stage @expert_down expert_down tiles 8 sms 8 {{.*}} writes [@squares[0, d0] 8 x [1]] config {epilogue = "squares"{{.*}}unit = 8
-// CHECK: task.stage @combine_experts combine tiles 8 sms 8 {{.*}} writes [@m[0, d0 * 16] 2 x [16]] {{.*}}outputs = @expert_down
+// A slice of expert_down is whole groups of eight strips; combine deals out rows, whole sectors of each.
+// CHECK: task.stage @expert_down expert_down tiles 8 sms 8 {{.*}} writes [@t[0, d0 * 16] 8 x [16], @squares[0, d0] 8 x [1]] config {epilogue = "squares"{{.*}}unit = 8
+// CHECK: task.stage @combine_experts combine sms 8 reads [@t[0, 0] 8 x [128], @squares[0, 0] 8 x [8]] writes [@m[0, 0] 2 x [128]] {{.*}}row_sms = 4
 // CHECK: task.stage @unpooler linear {{.*}}@m[0, 0] 2 x [128]
 // CHECK: task.stage @out_rows rows reads [@y_unpooler{{.*}}, @mid[0, 0] 2 x [256]] writes [@resid[0, 0] 2 x [256]] config {{.*}}branch_norm = "input_scaled"
 // CHECK: task.stage @qkv_proj linear {{.*}}shares_input = @out_rows
@@ -68,9 +68,13 @@
 // ROLES: task.compute "wide_block<router, ring, router::In>"
 // ROLES: task.compute "store_wide_part<part, router>"
 // ROLES: task.compute "epilogue_logits<router, logits_words>" ["mtile", "sum", "5.00000000e-01f"]
-// ROLES: task.compute "publish_squares<expert_down, squares_words, down_rows, g_post_expert_norm>"
-// ROLES: task.poll "poll_scales<squares_words, pair_scales, 128, 1.00000000e-08f>"
-// ROLES: task.compute "combine_normed<expert_down, m_words, down_rows, pair_scales, 4>"
+// ROLES: task.local "gain" : "const uint32_t" = "output_gain<expert_down, g_post_expert_norm>(cta, mtile)"
+// ROLES-NEXT: task.wait @p_full
+// ROLES: task.compute "epilogue_outputs<expert_down, t_words, squares_words, g_post_expert_norm>" ["mtile", "sum", "gain", "expert.pairs", "expert.count"] {{.*}} writes [@t[d1, 0, d0 * 16 + d2 * 16] 2 x [16{{.*}}] table @expert_id, @squares[d1, 0, d0 + d2] 2 x [1] table @expert_id]
+// ROLES: base = "Combine<down_rows, pair_scales, 128, 1.00000000e-08f>"
+// ROLES: task.poll "poll_outputs<combine_experts, t_words>" ["cta.sm / [[S:[0-9]]]", "cta.sm % [[S]]"] waits @t_words reads [@t[(d0 floordiv [[S]]) * 4, (d0 mod [[S]]) * {{[0-9]+}}] 4 x [{{.*}}]]
+// ROLES-NEXT: task.poll "poll_scales<combine_experts, squares_words>" ["cta.sm / [[S]]"] waits @squares_words reads [@squares[(d0 floordiv [[S]]) * 4, 0] 4 x [8]]
+// ROLES-NEXT: task.compute "combine_normed<combine_experts, m_words>"
 // ROLES: task.poll "poll_stream<out_rows, mid_words>"
 // ROLES: task.compute "join_row<out_rows, resid_words>"
 // ROLES: task.kernel @last
@@ -115,9 +119,11 @@
 // RANKS: task.weights @w_up n 128 {{.*}}rank_rows = array<i64: 64, 64>
 // RANKS: task.weights @w_down n 64 {{.*}}rank_rows = array<i64: 64>
 // RANKS: task.buffer @g_post_expert_norm [1, 64] {{.*}}rank_parts = array<i64: 64, 1>
-// RANKS: "publish_squares<expert_down, squares_words, down_rows, g_post_expert_norm>" {{.*}}@squares[0, d0 * 2] 8 x [2] own]
-// RANKS: task.poll "poll_scales<squares_words, pair_scales, 128, 1.00000000e-08f>"
-// RANKS: "combine_normed<expert_down, m_words, down_rows, pair_scales, 4>" {{.*}}@m[0, d0 * 32] 2 x [32] own]
+// RANKS: task.exchange @t [8, 64] {{.*}}rank_parts = array<i64: 64, 1>
+// RANKS: "epilogue_outputs<expert_down, t_words, squares_words, g_post_expert_norm>" {{.*}}@t[d1, 0, d0 * 32 + d2 * 16] 2 x [16] table @expert_id, @squares[d1, 0, d0 * 2 + d2] 2 x [1] table @expert_id own]
+// RANKS: task.poll "poll_outputs<combine_experts, t_words>" ["cta.sm", "0"] {{.*}}@t[d0 * 4, 0] 4 x [64]]
+// RANKS: task.poll "poll_scales<combine_experts, squares_words>" ["cta.sm"] {{.*}}@squares[d0 * 4, 0] 4 x [8]]
+// RANKS: "combine_normed<combine_experts, m_words>" {{.*}}@m[d0, 0] 1 x [64] own]
 // RANKS: task.kernel @last
 // RANKS: "epilogue_head<head, out, LogitRule<5.00000000e-01f, 2.00000000e+01f, 512>>"
 

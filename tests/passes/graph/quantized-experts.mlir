@@ -22,6 +22,18 @@
 // ROLES-NEXT: task.compute "quantize_slot<expert_down, act_rows>" ["acts", "expert.id", "expert.count"] reads [@act_rows{{.*}}] writes [@act_rows
 // ROLES: task.local "factors" : "const FloatPair" = "quantized_factors<expert_down>(cta, expert.id)"
 
+// An expert has 16 tiles of gates and ups: of 24 SMs each gets some, of one expert or another.
+// RUN: megalith-opt %t.mlir -pass-pipeline='builtin.module(megalith-pipeline{sms=24},task-verify)' | FileCheck %s --check-prefix=DEAL
+// DEAL: task.stage @expert_up expert_up sms 24 {{.*}}@w_up_nvfp4[0, 0] 128 x [1]] writes [@act[0, 0] 8 x [128]] config {{.*}}base = "Nvfp4<w_up_nvfp4, 256, 256, 1>", dealt = true
+// DEAL: task.for "entry" in @active
+// DEAL-NEXT: task.for "unit" in [((d0 * 23 + d1 * 16 + 23) mod 24 + 16) floordiv 24]
+// DEAL-NEXT: task.local "first" : "const int" = "tile_of<expert_up>(cta, entry, unit * 1)"
+// DEAL: task.for "mtile" in 1
+// DEAL: task.copy "copy_piece<w_full, ring, expert_up>" ["first + mtile", "block", "expert.id"]
+// DEAL: task.compute "epilogue_glu<expert_up, act_words>" ["first + mtile", "sum", {{.*}} writes [@act[d1, 0, ((d0 + d1 * 8) mod 24 + d2 * 24) * 8 + d3 * 8] 2 x [8] table @expert_id]
+// What an SM adds up itself stays in slices.
+// DEAL: task.stage @expert_down {{.*}}base = "Nvfp4Slices<w_down_nvfp4, 256, 128, 8>"
+
 // STAGES: error: {{.*}}has no form yet that quantises its activations in a launch of its own
 // SCALE: 'moe.quantize' op has no kernel form yet: a scale other than the weights' own input scale
 // BF16: 'moe.quantize' op has no kernel form yet: but before NVFP4 weights

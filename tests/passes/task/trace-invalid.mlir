@@ -7,9 +7,9 @@ task.kernel @k "toy" target "sm_90a" sms 4 rows 1 smem 0 {
 
 // -----
 
-// expected-warning @+1 {{kernel k records nothing: slot 31, where records go, is x's}}
+// expected-warning @+1 {{kernel k records nothing: slot 39, where records go, is x's}}
 task.kernel @k "toy" target "sm_90a" sms 4 rows 1 smem 0 {
-  task.buffer @x [1, 128] bf16 global immutable {slot = 31}
+  task.buffer @x [1, 128] bf16 global immutable {slot = 39}
   task.stage @s linear reads [] writes [] config {} {
     task.role poller {
       task.compute "nothing()" [] reads [] writes []
