@@ -200,6 +200,7 @@ void Local::act(Thread &thread, const Instr &instr) {
     return;
   case Instr::Refill:
     ++shared[instr.refilled].refills;
+    thread.met = thread.clock[thread.role];
     return;
   case Instr::Pace: // waits for the role's own copies, which end by themselves
     return;
@@ -269,9 +270,11 @@ bool Local::waitFor(Thread &thread, int index, int64_t slotsFree, bool stays) {
   const int64_t use = edge.waits[thread.role] - slotsFree;
   if (use >= edge.signals())
     return false;
-  if (use >= 0)
+  if (use >= 0) {
     for (int role = 0; role < kRoles; ++role)
       thread.clock[role] = std::max(thread.clock[role], edge.completed[use][role]);
+    thread.met = std::max(thread.met, edge.completed[use][thread.role]);
+  }
   if (stays)
     return true;
   ++edge.waits[thread.role];

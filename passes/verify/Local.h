@@ -70,6 +70,9 @@ private:
     int role = 0;
     size_t next = 0; ///< in the role's code
     Clock clock{};
+    /// Own steps that all warps of the role are known to have come through: they met in a refill,
+    /// or another role heard from each of them by an edge and said so.
+    uint32_t met = 0;
     uint32_t polls = 0;
     int64_t steps = 0;
     llvm::SmallVector<int64_t, 8> dims;  ///< the SM, loop indices
@@ -155,8 +158,11 @@ private:
   bool isFilled(SharedState &state, const Shared &buffer, int64_t use, const Rect &rect);
   void accessRing(Thread &thread, const Instr &instr, bool isWrite);
   bool knows(const Thread &thread, const Record &before) const;
+  bool hasMet(const Thread &thread, const Record &before) const;
   bool isOrdered(const Thread &thread, const Record &before, const Record &record) const;
   void order(Thread &thread, const Records &records, mlir::Operation *memory, const Record &record);
+  void meet(const Thread &thread, const Records &records, const Shared &buffer, const Shared &other,
+            const Record &record);
 
   const Program &program;
   const Valuation &valuation;

@@ -18,6 +18,12 @@ bool Local::knows(const Thread &thread, const Record &before) const {
   });
 }
 
+// Whether no warp of the thread's own role can still be at what came before: consumers are several.
+bool Local::hasMet(const Thread &thread, const Record &before) const {
+  return before.role != thread.role || thread.role != static_cast<int>(Role::Consumer) ||
+         before.clock <= thread.met;
+}
+
 // Both touch the same bytes and one writes: what docs/memory-order.md asks for.
 bool Local::isOrdered(const Thread &thread, const Record &before, const Record &record) const {
   using namespace order;
@@ -55,6 +61,26 @@ void Local::order(Thread &thread, const Records &records, Operation *memory, con
     faults.at(record.op, sm).append(text).attachNote(before.op->getLoc())
         << "the earlier access is here";
     break;
+  }
+}
+
+// What one warp has in a buffer stays its own business until another buffer gets the bytes: then no
+// other warp may be at the old one any more.
+void Local::meet(const Thread &thread, const Records &records, const Shared &buffer,
+                 const Shared &other, const Record &record) {
+  for (const Record &before : records) {
+    if (!(before.isWrite || record.isWrite) || hasMet(thread, before))
+      continue;
+    faults.at(record.op, sm)
+            .append(
+                "the " + nameOfTask(record.op) + " touches @" + Program::nameOf(buffer.op).str() +
+                ", which has bytes of @" + Program::nameOf(other.op).str() +
+                ", while other warps of the " + nameOfRole(thread.role).str() +
+                " may still be at the " + nameOfTask(before.op) +
+                "; expected a task.refill, or an edge to another role and one back, between them")
+            .attachNote(before.op->getLoc())
+        << "the earlier access is here";
+    return;
   }
 }
 
@@ -181,8 +207,10 @@ void Local::access(Thread &thread, const Instr &instr, const Access &access) {
     Record all = record;
     all.isWrite = true;
     all.rect = {0, other.rows, 0, other.cols};
-    for (const Records &of : shared[index].slots)
+    for (const Records &of : shared[index].slots) {
       order(thread, of, other.op, all);
+      meet(thread, of, buffer, other, record);
+    }
     if (!access.isWrite)
       continue;
     if (reads(instr, index))

@@ -136,6 +136,29 @@ bool EventGraph::checkMemory(int64_t sm) {
     }
   }
 
+  // By step of the consumers: how many of their steps all their warps are known to have come
+  // through, because they met or another role heard from each of them and said so.
+  const std::vector<int> &consumer = ofRole[sm][static_cast<int>(Role::Consumer)];
+  llvm::DenseMap<int, size_t> place, met;
+  for (size_t i = 0, known = 0; i < consumer.size(); ++i) {
+    const Node &node = nodes[consumer[i]];
+    for (int other : node.before)
+      if (nodes[other].role != node.role)
+        known = std::max<size_t>(known, llvm::partition_point(consumer, [&](int step) {
+                                          return isBefore(step, other);
+                                        }) - consumer.begin());
+    if (isa<RefillOp>(node.op))
+      known = i;
+    place[consumer[i]] = i;
+    met[consumer[i]] = known;
+  }
+  auto haveMet = [&](int a, int b) {
+    if (!place.contains(a) || !place.contains(b))
+      return true;
+    const auto [first, second] = place[a] < place[b] ? std::pair(a, b) : std::pair(b, a);
+    return place[first] < met[second];
+  };
+
   for (const Shared &buffer : buffers) {
     const std::string name = ("@" + BufferOp(buffer.op).getSymName()).str();
     std::vector<const Shared *> neighbours;
@@ -152,8 +175,12 @@ bool EventGraph::checkMemory(int64_t sm) {
     for (const Shared *other : neighbours)
       for (const Access &a : buffer.accesses)
         for (const Access &b : other->accesses)
-          if ((a.isWrite || b.isWrite) && a.node != b.node && !checkPair(a, b, name))
-            return false;
+          if ((a.isWrite || b.isWrite) && a.node != b.node) {
+            if (!checkPair(a, b, name))
+              return false;
+            if (!haveMet(a.node, b.node))
+              return fail("warps may still be at what lay where " + name + " does", a.node);
+          }
     for (const Access &read : buffer.accesses) {
       auto isSame = [&](const Access &write) {
         return write.isWrite && write.filling == read.filling && isBefore(write.node, read.node);

@@ -81,7 +81,8 @@ private:
         out << ' ' << stringifyRole(role.getRole());
       out << ": ";
       if (current->getNumRegions() == 0)
-        out << *current;
+        current->print(out,
+                       OpPrintingFlags().useLocalScope()); // else the plan is numbered each time
       else if (auto loop = dyn_cast<ForOp>(current))
         out << "for " << loop.getIndex();
       else if (auto named = dyn_cast<SymbolOpInterface>(current))
@@ -417,4 +418,13 @@ Mutant mutation::mutate(ModuleOp plan, const Mutation &mutation) {
     mutant.kernel = kernelOf(site);
   mutation.apply(site);
   return mutant;
+}
+
+OwningOpRef<ModuleOp> mutation::mutateAll(ModuleOp plan, ArrayRef<const Mutation *> mutations) {
+  OwningOpRef<ModuleOp> copy = plan.clone();
+  std::vector<Operation *> ops; // before any of them moves
+  copy->walk<WalkOrder::PreOrder>([&](Operation *op) { ops.push_back(op); });
+  for (const Mutation *mutation : mutations)
+    mutation->apply(ops[mutation->op]);
+  return copy;
 }

@@ -5,6 +5,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "llvm/ADT/ArrayRef.h"
 
 #include <functional>
 #include <string>
@@ -32,5 +33,9 @@ struct Mutant {
   task::KernelOp kernel;
 };
 Mutant mutate(mlir::ModuleOp plan, const Mutation &mutation);
+
+/// A copy of the plan with several mutations, of ops of which none lies in another.
+mlir::OwningOpRef<mlir::ModuleOp> mutateAll(mlir::ModuleOp plan,
+                                            llvm::ArrayRef<const Mutation *> mutations);
 
 } // namespace megalith::mutation

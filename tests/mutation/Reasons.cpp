@@ -24,6 +24,17 @@ std::string mutation::sourceOf(KernelOp kernel) {
   return succeeded(source) ? *source : "";
 }
 
+std::string mutation::withoutComments(llvm::StringRef source) {
+  std::string code;
+  while (!source.empty()) {
+    auto [line, rest] = source.split('\n');
+    if (llvm::StringRef kept = line.split("//").first.rtrim(); !kept.empty())
+      code += kept.str() + '\n';
+    source = rest;
+  }
+  return code;
+}
+
 std::string mutation::arithmeticOf(KernelOp kernel) {
   std::string text;
   llvm::raw_string_ostream out(text);

@@ -48,6 +48,9 @@ std::string arithmeticOf(task::KernelOp kernel);
 /// The kernel's emitted source, without digests; "" if it cannot be emitted.
 std::string sourceOf(task::KernelOp kernel);
 
+/// C++ without its comments and empty lines.
+std::string withoutComments(llvm::StringRef source);
+
 /// The largest case and one where every symbol is at most 1.
 inline constexpr int64_t kCases[] = {INT64_MAX, 1};
 

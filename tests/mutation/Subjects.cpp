@@ -21,13 +21,14 @@ std::string SubjectSpec::name() const {
   return llvm::sys::path::filename(file).split('.').first.str() +
          (isConfig() ? " rows " + std::to_string(rows) + " on " + std::to_string(sms) + " SMs"
                      : "") +
+         (nvfp4 ? " nvfp4" : "") +
          (ranks > 1 ? " of each of " + std::to_string(ranks) + " ranks" : "") + mode;
 }
 
 const std::vector<SubjectSpec> &mutation::subjects() {
   static const std::string qwen = "models/configs/qwen3-moe-small.test.json",
                            mixtral = "models/configs/mixtral-small.test.json",
-                           muse = "models/configs/muse-spark-mini.test.json";
+                           muse = "models/configs/muse-spark-tiny.test.json";
   static const std::vector<SubjectSpec> all = {
       {"tests/ir/task/m0.mlir"},
       {"tests/mutation/hand.mlir"},
@@ -48,6 +49,10 @@ const std::vector<SubjectSpec> &mutation::subjects() {
       {qwen, 2, 3, LaunchMode::Fused, /*ranks=*/2},
       {muse, 1, 5},
       {muse, 4, 4},
+      // Tiles of their experts are dealt out.
+      {qwen, 2, 5, LaunchMode::Fused, /*ranks=*/1, /*nvfp4=*/true},
+      {muse, 1, 3, LaunchMode::Fused, /*ranks=*/1, /*nvfp4=*/true},
+      {muse, 4, 5, LaunchMode::Fused, /*ranks=*/1, /*nvfp4=*/true},
   };
   return all;
 }
@@ -68,7 +73,8 @@ llvm::Expected<Loaded> mutation::load(MLIRContext &context, const SubjectSpec &s
   auto text = llvm::MemoryBuffer::getFile(spec.file);
   if (!text)
     return problem(spec.file + ": " + text.getError().message());
-  auto graph = models::importConfig(context, (*text)->getBuffer(), spec.file, {.rows = spec.rows});
+  auto graph = models::importConfig(context, (*text)->getBuffer(), spec.file,
+                                    {.rows = spec.rows, .quantization = {.experts = spec.nvfp4}});
   if (!graph)
     return graph.takeError();
   loaded.graph = std::move(*graph);

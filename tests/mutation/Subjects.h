@@ -20,6 +20,7 @@ struct SubjectSpec {
   int64_t rows = 1, sms = 4;
   LaunchMode launch = LaunchMode::Fused;
   int64_t ranks = 1;
+  bool nvfp4 = false; ///< NVFP4 experts
   std::string name() const;
   bool isConfig() const { return llvm::StringRef(file).ends_with(".json"); }
 };

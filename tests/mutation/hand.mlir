@@ -56,6 +56,7 @@ task.kernel @hand "toy" target "sm_90a" sms 3 rows 2 smem 12288 {
   }
   task.stage @route top_k reads [] writes [] config {} {
     task.role consumer {
+      task.refill @late
       task.poll "poll_rows" [] waits @h_words reads [@h[0, 0] 2 x [12]] writes [@late[0, 0] 2 x [12]]
       task.compute "select" [] reads [@late[0, 0] 2 x [12]] writes [@routing[0, 0] 1 x [8]]
       task.signal @routed

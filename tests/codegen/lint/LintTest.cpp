@@ -5,16 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "codegen/lint/Lint.h"
-#include "codegen/Emitter.h"
-#include "codegen/headers.h"
-#include "codegen/lint/Summary.h"
-#include "runtime/nvrtc.h"
+#include "tests/codegen/lint/Linted.h"
 
-#include "mlir/IR/BuiltinOps.h"
-#include "mlir/Parser/Parser.h"
-#include "llvm/ADT/SmallVector.h"
-#include "llvm/ADT/StringExtras.h"
+#include "codegen/lint/Summary.h"
 
 #include <catch2/catch.hpp>
 #include <set>
@@ -25,50 +18,9 @@ using namespace mlir;
 using namespace megalith;
 using namespace megalith::task;
 using Catch::Matchers::Contains;
-using lint::Finding;
+using namespace megalith::lint;
 
 namespace {
-
-/// The kernel of a file and its PTX; `hasPtx` is false where there is no NVRTC.
-struct Linted {
-  Linted(const char *file, StringRef name) {
-    context.loadDialect<TaskDialect>();
-    module = parseSourceFile<ModuleOp>(file, &context);
-    REQUIRE(module);
-    kernel = module->lookupSymbol<KernelOp>(name);
-    REQUIRE(kernel);
-    auto nvrtc = runtime::Nvrtc::load();
-    if (!nvrtc) {
-      WARN("skipped: " << llvm::toString(nvrtc.takeError()));
-      return;
-    }
-    auto source = emitKernel(kernel, {});
-    REQUIRE(succeeded(source));
-    auto text = nvrtc->ptx(*source, "kernel.cu", deviceHeaders(), kernel.getTarget());
-    if (!text)
-      FAIL(llvm::toString(text.takeError()));
-    StringRef(*text).split(lines, '\n');
-    ptx = std::move(*text);
-    hasPtx = true;
-  }
-
-  std::vector<Finding> findings(const std::vector<std::string> &edited) {
-    return lint::lint(kernel, llvm::join(edited, "\n"));
-  }
-  std::vector<std::string> text() const {
-    std::vector<std::string> copy;
-    for (StringRef line : lines)
-      copy.push_back(line.str());
-    return copy;
-  }
-
-  MLIRContext context;
-  OwningOpRef<ModuleOp> module;
-  KernelOp kernel;
-  std::string ptx;
-  llvm::SmallVector<StringRef> lines;
-  bool hasPtx = false;
-};
 
 constexpr const char *kM0 = "tests/ir/task/m0.mlir";
 constexpr const char *kQwen = "tests/golden/ir/qwen3_moe/10-task-lower-to-roles.mlir";
@@ -77,53 +29,6 @@ constexpr const char *kQwen = "tests/golden/ir/qwen3_moe/10-task-lower-to-roles.
 Linted &layer() {
   static Linted linted(kQwen, "layer");
   return linted;
-}
-
-std::string all(const std::vector<Finding> &findings) {
-  std::string text;
-  for (const Finding &finding : findings)
-    text += finding.text + "\n";
-  return text;
-}
-
-/// The lines from a mark to its end, both included, where NVRTC lays them out in a row.
-struct Marked {
-  std::string verb, edge;
-  size_t begin, end;
-};
-std::vector<Marked> regionsOf(ArrayRef<StringRef> lines) {
-  std::vector<Marked> regions;
-  for (size_t i = 0; i < lines.size(); ++i) {
-    StringRef line = lines[i].trim();
-    if (!line.consume_front("// megalith "))
-      continue;
-    if (line == "end") {
-      if (!regions.empty() && regions.back().end == 0)
-        regions.back().end = i;
-      continue;
-    }
-    if (!regions.empty() && regions.back().end == 0)
-      regions.pop_back(); // its end stands further on, among other blocks
-    auto [verb, rest] = line.split(' ');
-    regions.push_back({verb.str(), rest.split(' ').first.str(), i, 0});
-  }
-  return regions;
-}
-
-/// The opcode on a line, "" if there is none.
-StringRef opcodeOn(StringRef line) {
-  line = line.trim();
-  if (line.starts_with("//") || line.starts_with("{") || line.starts_with("."))
-    return "";
-  if (line.starts_with("@"))
-    line = line.split(' ').second.trim();
-  return line.take_until([](char c) { return llvm::isSpace(c) || c == ';'; });
-}
-
-std::string replaced(StringRef line, StringRef from, StringRef to) {
-  const size_t at = line.find(from);
-  REQUIRE(at != StringRef::npos);
-  return (line.substr(0, at) + to + line.substr(at + from.size())).str();
 }
 
 } // namespace
@@ -228,16 +133,7 @@ TEST_CASE("what is missing between marks, and marks that are missing, are named"
     CHECK_THAT(all(linted.findings(text)), Contains("@nobody") && Contains("to mend: "));
 
     // Without the instructions, and what calls functions that have them.
-    text = linted.text();
-    bool isCall = false;
-    for (size_t i = region.begin + 1; i < region.end; ++i) {
-      if (opcodeOn(text[i]).starts_with("call"))
-        isCall = true;
-      if (isCall || lint::isStrong(opcodeOn(text[i]))) {
-        isCall &= !StringRef(text[i]).contains(";");
-        text[i].clear();
-      }
-    }
+    text = withoutInstructions(linted.text(), region);
     expectNamed(text, region, "no instruction");
 
     // Neither marks nor what they bracket.

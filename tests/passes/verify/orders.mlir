@@ -149,3 +149,69 @@ task.kernel @beyond "toy" target "sm_90a" sms 1 rows 1 smem 24 {
     }
   }
 }
+
+// -----
+
+// Two buffers at one place: a warp that is done with the first does not know that others are.
+task.kernel @over "toy" target "sm_90a" sms 1 rows 1 {
+  task.buffer @xs [1, 8] f32 smem scratch {offset = 64 : i64}
+  task.buffer @part [1, 8] f32 smem scratch {offset = 64 : i64}
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+    task.role consumer {
+      // expected-note @+1 {{the earlier access is here}}
+      task.compute "load" [] reads [] writes [@xs[0, 0] 1 x [8]]
+      task.compute "gemv" [] reads [@xs[0, 0] 1 x [8]] writes []
+      // expected-error @+1 {{the consumer of @s touches @part, which has bytes of @xs, while other warps of the consumer may still be at the consumer of @s; expected a task.refill, or an edge to another role and one back, between them}}
+      task.compute "store_part" [] reads [] writes [@part[0, 0] 1 x [8]]
+    }
+  }
+}
+
+// -----
+
+// They met, or another role heard from all of them.
+task.kernel @over_after_refill "toy" target "sm_90a" sms 1 rows 1 {
+  task.buffer @xs [1, 8] f32 smem scratch {offset = 64 : i64}
+  task.buffer @part [1, 8] f32 smem scratch {offset = 64 : i64}
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+    task.role consumer {
+      task.compute "load" [] reads [] writes [@xs[0, 0] 1 x [8]]
+      task.compute "gemv" [] reads [@xs[0, 0] 1 x [8]] writes []
+      task.refill @part
+      task.compute "store_part" [] reads [] writes [@part[0, 0] 1 x [8]]
+      task.compute "add" [] reads [@part[0, 0] 1 x [8]] writes []
+    }
+  }
+}
+task.kernel @over_after_edges "toy" target "sm_90a" sms 1 rows 1 {
+  task.buffer @xs [1, 8] f32 smem scratch {offset = 64 : i64}
+  task.buffer @part [1, 8] f32 smem scratch {offset = 64 : i64}
+  task.edge 0 @told mbarrier consumer -> epilogue {arrivals = 8 : i64, offset = 0 : i64}
+  task.edge 1 @back mbarrier epilogue -> consumer {offset = 8 : i64}
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+    task.role consumer {
+      task.compute "load" [] reads [] writes [@xs[0, 0] 1 x [8]]
+      task.compute "gemv" [] reads [@xs[0, 0] 1 x [8]] writes []
+      task.signal @told
+      task.wait @back
+      task.compute "store_part" [] reads [] writes [@part[0, 0] 1 x [8]]
+      task.compute "add" [] reads [@part[0, 0] 1 x [8]] writes []
+    }
+    task.role epilogue {
+      task.wait @told
+      task.signal @back
+    }
+  }
+}
