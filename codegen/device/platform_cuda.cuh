@@ -320,6 +320,15 @@ MEGALITH_DEVICE void prefetch_l2(const void *p, uint32_t bytes) {
 MEGALITH_DEVICE void warp_sync() {
   __syncwarp(0xFFFFFFFFu);
 }
+/// A warp_sync that stands in machine code. The other ptxas (13.0) leaves out where it takes the
+/// lanes to be together; seen before quantize_vectors not to be so: its uniform registers then
+/// overwrote those of lanes that were still in the norm before it (misaligned addresses).
+MEGALITH_DEVICE void warp_meet() {
+  uint32_t below, others; // of all lanes: a mask that is no constant
+  asm("mov.u32 %0, %%lanemask_lt;" : "=r"(below));
+  asm("mov.u32 %0, %%lanemask_ge;" : "=r"(others));
+  asm volatile("bar.warp.sync %0;" ::"r"(below | others) : "memory");
+}
 /// T of 4 or 8 bytes.
 template <class T> MEGALITH_DEVICE T shfl_xor(T value, int mask) {
   if constexpr (sizeof(T) == 4) {
@@ -546,6 +555,15 @@ MEGALITH_DEVICE float rsqrtf_(float x) {
 }
 MEGALITH_DEVICE float sqrtf_(float x) {
   return __fsqrt_rn(x);
+}
+/// x / d, correctly rounded, of a quotient in [2^-24, 2^24] and a d in [2^-100, 2^100]; outside
+/// it means little. A division without bounds is four times the code, and a subroutine.
+MEGALITH_DEVICE float bounded_quotient(float x, float d) {
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
+  r = __fmaf_rn(__fmaf_rn(-d, r, 1.0f), r, r);
+  const float q = __fmul_rn(x, r);
+  return __fmaf_rn(__fmaf_rn(-d, q, x), r, q);
 }
 /// Accurate for every fp32 angle, RoPE's large positions included.
 MEGALITH_DEVICE float sinf_(float x) {

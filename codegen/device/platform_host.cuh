@@ -161,6 +161,9 @@ MEGALITH_DEVICE void prefetch_l2(const void *p, uint32_t bytes) {
 MEGALITH_DEVICE void warp_sync() {
   host::api->collective(host::Collective::sync, nullptr, 0, nullptr);
 }
+MEGALITH_DEVICE void warp_meet() {
+  warp_sync();
+}
 namespace detail {
 template <class T> MEGALITH_DEVICE T shuffle(host::Collective op, T value, int argument) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8);
@@ -308,6 +311,9 @@ MEGALITH_DEVICE float rsqrtf_(float x) {
 }
 MEGALITH_DEVICE float sqrtf_(float x) {
   return ::sqrtf(x);
+}
+MEGALITH_DEVICE float bounded_quotient(float x, float d) {
+  return x / d;
 }
 MEGALITH_DEVICE float sinf_(float x) {
   return ::sinf(x);

@@ -37,15 +37,26 @@ MEGALITH_DEVICE float nearest_e4m3(float m) {
   return m != m ? m : v < kMost ? v : kMost;
 }
 
+/// m / d where it is in [low, high], powers of two; low or high where it is outside; NaN stays.
+MEGALITH_DEVICE float clamped_quotient(float m, float d, float low, float high) {
+  const float q = platform::bounded_quotient(m, d);
+  return m < low * d ? low : m > high * d ? high : q;
+}
+
 /// The scale of a block whose largest magnitude is `most`; 1 for a block of zeros.
 MEGALITH_DEVICE float nvfp4_block_scale(float most, float global) {
-  return most == 0.0f ? 1.0f : nearest_e4m3(most / (6.0f * global));
+  // Below 2^-10 all are the least scale, above 512 the largest.
+  return most == 0.0f ? 1.0f
+                      : nearest_e4m3(clamped_quotient(most, 6.0f * global, 0x1p-12f, 512.0f));
 }
 
 /// Two values as code * scale.
 MEGALITH_DEVICE uint32_t nvfp4_pair(uint32_t pair, float scale, float divisor) {
-  const float low = nearest_e2m1(bits_to_float((pair & 0x7FFFu) << 16) / divisor) * scale;
-  const float high = nearest_e2m1(bits_to_float(pair & 0x7FFF0000u) / divisor) * scale;
+  // Below 0.25 all are 0, above 5 all are 6.
+  const auto value = [&](uint32_t bits) {
+    return nearest_e2m1(clamped_quotient(bits_to_float(bits), divisor, 0.125f, 8.0f)) * scale;
+  };
+  const float low = value((pair & 0x7FFFu) << 16), high = value(pair & 0x7FFF0000u);
   return r16x2(low, high) | (pair & 0x80008000u);
 }
 
@@ -101,6 +112,7 @@ MEGALITH_DEVICE FloatPair quantized_factors(const Cta &cta, int expert = 0) {
 /// Consumer warp: quantises its chunk of the rows of X, which all matrices of L read.
 template <Nvfp4Matrix L, class X, class Cta> MEGALITH_DEVICE void quantize_rows(const Cta &cta) {
   static_assert(X::kChunk % 16 == 0 && L::kInputs == X::kWidth);
+  platform::warp_meet();
   detail::quantize_vectors(X::row(cta, 0) + 2 * X::kChunk * cta.role_warp, X::kStride, X::kCount,
                            X::kChunk / 8, cta.lane, input_scale<L>(cta, 0));
 }
@@ -111,6 +123,7 @@ template <Nvfp4Matrix L, class X, class Cta>
 MEGALITH_DEVICE void quantize_slot(const Cta &cta, int slot, int expert, int count) {
   constexpr int kChunk = 16 * L::kChunkSteps;
   static_assert(X::kRowBytes >= 2 * kPaddedWidth<L::kInputs>);
+  platform::warp_meet();
   detail::quantize_vectors(X::row(cta, slot, 0) + 2 * kChunk * cta.role_warp, X::kRowBytes, count,
                            kChunk / 8, cta.lane, input_scale<L>(cta, expert));
 }

@@ -1,6 +1,7 @@
 //===- check.cpp - Compiled models on a GPU against the reference ---------===//
 //
-// check prepare FOLDER          where NVRTC is: compiles the models below, every rows bucket
+// check prepare FOLDER [MODEL..] where NVRTC is: compiles the models below, every rows bucket; or
+//                               those whose name begins with a MODEL
 // check list FOLDER             the plans there, one a line: what `run` takes
 // check run FOLDER/MODEL/sm_90a/rowsN [LAUNCHES]
 //                               where a GPU is: compares every kind of step with the reference,
@@ -8,7 +9,8 @@
 //                               other launch numbers and start delays: the same bits each time;
 //                               at last a few steps that feed each other
 //
-// check prepare-ranks FOLDER    likewise small models for 2, 4 and 8 ranks, for `run`: virtual ones
+// check prepare-ranks FOLDER [MODEL..]
+//                               likewise small models for 2, 4 and 8 ranks, for `run`: virtual ones
 //                               on one GPU, or, where RANK, WORLD_SIZE, ... say so, one a process;
 //                               $MEGALITH_HOP_NS: how much longer words of other ranks take
 //
@@ -91,6 +93,12 @@ const std::vector<Model> &rankModels() {
       {"qwen3-moe-small", "models/configs/qwen3-moe-small.test.json", 16, -1, {1, 8}, {2, 4, 8}},
       {"qwen3-moe-medium", "tests/gpu/qwen3-moe-medium.test.json", 33, -1, {1, 8}, {2, 4}},
       {kStream, "models/configs/muse-spark-mini.test.json", 16, -1, {1, 8}, {2, 4, 8}},
+      {"muse-spark-mini-nvfp4",
+       "models/configs/muse-spark-mini.test.json",
+       16,
+       -1,
+       {1, 16},
+       {2, 4}},
   };
   return list;
 }
@@ -102,9 +110,21 @@ llvm::Expected<std::string> readFile(const llvm::Twine &path) {
   return (*file)->getBuffer().str();
 }
 
-/// Compiles into `<folder>/<model>/sm_90a/rows<N>`; run from the source tree's root.
-llvm::Error prepare(const std::string &folder, const std::vector<Model> &models) {
-  for (const Model &model : models) {
+/// Compiles into `<folder>/<model>/sm_90a/rows<N>`; run from the source tree's root. Of `models`
+/// those whose name begins with one of `wanted`, all if there is none.
+llvm::Error prepare(const std::string &folder, llvm::ArrayRef<std::string> wanted,
+                    const std::vector<Model> &models) {
+  const auto isWanted = [&](const Model &model) {
+    return wanted.empty() || llvm::any_of(wanted, [&](llvm::StringRef name) {
+             return llvm::StringRef(model.name).starts_with(name);
+           });
+  };
+  if (llvm::none_of(models, isWanted))
+    return problem(
+        "expected the beginning of a model's name but got {0}; models are {1}",
+        llvm::join(wanted, ", "),
+        llvm::join(llvm::map_range(models, [](const Model &m) { return m.name; }), ", "));
+  for (const Model &model : llvm::make_filter_range(models, isWanted)) {
     auto config = readFile(model.config);
     if (!config)
       return config.takeError();
@@ -153,7 +173,7 @@ llvm::Error list(const std::string &folder) {
 }
 
 bool passes(const runtime::Plan &plan, Report &report) {
-  if (plan.model != kStream)
+  if (!llvm::StringRef(plan.model).starts_with(kStream))
     return report.passes();
   bool pass = true;
   for (LaunchReport &launch : report.launches) {
@@ -246,7 +266,7 @@ llvm::Error generate(Bench &bench, int64_t &tokens) {
   auto generation = bench.session->generate(workload);
   if (!generation)
     return generation.takeError();
-  if (!generation->passes())
+  if (!passes(bench.plan(), generation->report) || generation->wrongTokens > 0)
     return problem("{0} tokens that the reference would not choose\n{1}", generation->wrongTokens,
                    generation->report.table());
   tokens = int64_t(generation->tokens.size() * workload.sequences.size());
@@ -445,17 +465,18 @@ void heading() {
 }
 
 llvm::Error usage() {
-  return problem("usage: check prepare FOLDER | prepare-ranks FOLDER | list FOLDER | heading | run "
+  return problem("usage: check prepare FOLDER [MODEL...] | prepare-ranks FOLDER [MODEL...] | list "
+                 "FOLDER | heading | run "
                  "PLAN [LAUNCHES] | "
                  "record PLAN OUT CONTEXTS | compare PLAN OUT CONTEXTS | steps PLAN CONTEXT STEPS "
                  "DELAYED");
 }
 
 llvm::Error dispatch(llvm::StringRef verb, llvm::ArrayRef<std::string> words) {
-  if (verb == "prepare" && words.size() == 1)
-    return prepare(words[0], checkedModels());
-  if (verb == "prepare-ranks" && words.size() == 1)
-    return prepare(words[0], rankModels());
+  if (verb == "prepare" && !words.empty())
+    return prepare(words[0], words.drop_front(), checkedModels());
+  if (verb == "prepare-ranks" && !words.empty())
+    return prepare(words[0], words.drop_front(), rankModels());
   if (verb == "list" && words.size() == 1)
     return list(words[0]);
   if (verb == "heading" && words.empty()) {

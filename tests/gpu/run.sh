@@ -3,7 +3,7 @@
 #   bazel build --config=static //tests/gpu:check && build/bin/tests/gpu/check prepare FOLDER
 #   cp build/bin/tests/gpu/check tests/gpu/run.sh FOLDER
 # Compares each plan with the reference, repeats LAUNCHES (1000) launches of it, and runs memcheck
-# on two small plans. The last line says what passed; exit code 0 or 1.
+# on small plans of each kind. The last line says what passed; exit code 0 or 1.
 folder=${1:?usage: run.sh FOLDER [LAUNCHES]}
 launches=${2:-1000}
 check="$folder/check"
@@ -17,9 +17,11 @@ sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sani
 memcheck="not run: no compute-sanitizer"
 if [ -n "$sanitizer" ]; then
   memcheck="clean"
-  for model in qwen3-moe-small mixtral-small; do
+  for plan in qwen3-moe-small/sm_90a/rows4 mixtral-small/sm_90a/rows4 \
+    qwen3-moe-small-kv8/sm_90a/rows4 muse-spark-mini-nvfp4/sm_90a/rows8; do
+    [ -d "$folder/$plan" ] || continue
     if ! MEGALITH_SANITIZER=1 timeout 200 "$sanitizer" --tool memcheck --error-exitcode 9 \
-      "$check" run "$folder/$model/sm_90a/rows4" 16; then
+      "$check" run "$folder/$plan" 16; then
       memcheck="FAILED"; failed=$((failed + 1))
     fi
   done

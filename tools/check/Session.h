@@ -78,7 +78,8 @@ struct Generation {
   std::vector<std::vector<int32_t>> tokens; ///< [step][sequence]
   Report report;                            ///< of the same steps, launch by launch
   /// Tokens that the evaluator's own step would not have chosen, though no logit of it is larger
-  /// than the chosen one's by more than the tolerance of its logits; and those where one is.
+  /// than the chosen one's by more than is allowed of its logits; and those where one is. Only
+  /// where whole steps are compared (Report.h).
   int64_t nearTies = 0, wrongTokens = 0;
   bool passes() const { return report.passes() && wrongTokens == 0; }
 };
