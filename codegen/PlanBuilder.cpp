@@ -446,6 +446,12 @@ private:
       }
       if (auto rows = op.getRankRows())
         shard(*source, (*rows)[index], times[tensor], op);
+      // A rank's columns, where ranks divide K.
+      if (plan.tp > 1 && source->shape.back() == plan.tp * int64_t(op.getK()))
+        source->transforms.push_back({.kind = runtime::TransformKind::Shard,
+                                      .axis = runtime::Axis::Columns,
+                                      .count = op.getK(),
+                                      .groups = 1});
       weight.parts.push_back(*source);
     }
     if (llvm::Error error = unite(plan.weights, weight, kernel.name))

@@ -22,7 +22,8 @@ std::vector<std::unique_ptr<mlir::Pass>> pipelinePasses(const PipelineOptions &o
   add(createConvertToTask({.target = options.target, .sms = options.sms}));
   // What each rank has of it: from here on `sms` and shapes are of one.
   if (options.ranks > 1)
-    add(createSplitRanks({.ranks = options.ranks}));
+    add(createSplitRanks(
+        {.ranks = options.ranks, .experts = options.rankExperts, .sums = options.rankSums}));
 
   // Who computes it. Slices first: how many SMs a stage uses decides where its tiles go, and both
   // decide which SM reads what from which.
@@ -79,6 +80,12 @@ struct CommandLineOptions : mlir::PassPipelineOptions<CommandLineOptions> {
                        clEnumValN(LaunchMode::Step, "step", "all layers, in a loop"))};
   Option<int64_t> ranks{*this, "ranks", llvm::cl::desc("GPUs that compute a step together"),
                         llvm::cl::init(PipelineOptions().ranks)};
+  Option<std::string> experts{*this, "experts",
+                              llvm::cl::desc("how ranks divide experts: auto, nn, nn-sums or nk"),
+                              llvm::cl::init(PipelineOptions().rankExperts)};
+  Option<std::string> sums{*this, "sums",
+                           llvm::cl::desc("type of parts of sums that ranks exchange: f32, bf16"),
+                           llvm::cl::init(PipelineOptions().rankSums)};
   Option<bool> trace{*this, "trace", llvm::cl::desc("kernels record what their warps do"),
                      llvm::cl::init(false)};
 };
@@ -94,7 +101,9 @@ void registerPipelines() {
                           .sms = options.sms,
                           .launch = options.launch,
                           .trace = options.trace,
-                          .ranks = options.ranks}))
+                          .ranks = options.ranks,
+                          .rankExperts = options.experts,
+                          .rankSums = options.sums}))
           addTo(manager, std::move(pass));
       });
 }

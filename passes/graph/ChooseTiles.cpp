@@ -231,11 +231,12 @@ class ChooseTiles : public megalith::impl::ChooseTilesBase<ChooseTiles> {
     if (isGateUp)
       unit = llvm::alignTo(unit, 2); // a word holds two channels
     if (weights.getNvfp4())
-      unit = llvm::alignTo(unit, 8); // tiles are packed whole
-    if (epilogue == "squares")       // a value is of 16 channels
+      unit = llvm::alignTo(unit, 8);                  // tiles are packed whole
+    if (epilogue == "squares" || epilogue == "parts") // a value is of 16 channels; a sector
       unit = llvm::alignTo(unit, kSquareStrips);
     StringRef rounded = weights.getNvfp4()      ? "since tiles of eight strips are packed whole"
                         : epilogue == "squares" ? "since sums of squares are of eight strips"
+                        : epilogue == "parts"   ? "since ranks store whole tiles to each other"
                                                 : "since a word holds two channels";
     setSlices(stage, unit, strips, "strip", channels, rounded);
 
@@ -282,7 +283,8 @@ class ChooseTiles : public megalith::impl::ChooseTilesBase<ChooseTiles> {
     const int64_t sms = kernel.getSms(), rows = kernel.getRows();
     const bool isDown = stage.getKind() == StageKind::ExpertDown;
     if (!weights.getNvfp4() || stage.getKind() == StageKind::Linear ||
-        (isDown && epilogue != "squares") || weights.strips() % kSquareStrips)
+        (isDown && epilogue != "squares" && epilogue != "parts") ||
+        weights.strips() % kSquareStrips)
       return 0;
     const int64_t k = numberOf(stage, "k");
     if (isDown && rows * (2 * int64_t(llvm::alignTo(k, 128)) + 32) > kActBytes)
@@ -357,11 +359,12 @@ class ChooseTiles : public megalith::impl::ChooseTilesBase<ChooseTiles> {
     config.set("row_sms", Builder(context).getI64IntegerAttr(each));
     stage.setConfigAttr(config.getDictionary(context));
     stage.setSms(std::min(rows, sms / each) * each);
-    auto write = cast<AccessAttr>(stage.getWrites()[0]);
-    stage.setWritesAttr(ArrayAttr::get(
-        context, {AccessAttr::get(context, write.getBuffer(), write.getAt(), write.getRows(),
-                                  affineMapAttr({getAffineConstantExpr(n, context)}, context),
-                                  write.getTable(), write.getSet(), isOfRanks(write))}));
+    SmallVector<Attribute> writes(stage.getWrites().getValue());
+    auto write = cast<AccessAttr>(writes[0]);
+    writes[0] = AccessAttr::get(context, write.getBuffer(), write.getAt(), write.getRows(),
+                                affineMapAttr({getAffineConstantExpr(n, context)}, context),
+                                write.getTable(), write.getSet(), isOfRanks(write));
+    stage.setWritesAttr(ArrayAttr::get(context, writes));
     recordReason(
         stage,
         {getArgumentName().str(), "rows",

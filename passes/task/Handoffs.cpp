@@ -328,7 +328,7 @@ private:
          "act_free",
          Role::Poller,
          {Role::Consumer}});
-    if (configString(stage, "epilogue") != "squares")
+    if (!publishesOutputs(stage))
       addOutputs(rows * topK, 2 * sliceOf(stage).unit);
   }
 

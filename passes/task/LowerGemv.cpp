@@ -546,7 +546,7 @@ LogicalResult KernelLowering::lowerExpertDown(StageOp stage) {
   }
 
   Steps epilogue(stage, Role::Epilogue);
-  if (configString(stage, "epilogue") == "squares") {
+  if (publishesOutputs(stage)) {
     publishOutputs(stage, epilogue);
     return success();
   }

@@ -1,5 +1,5 @@
 // Rows of an fp32 stream that a branch joins, and experts whose outputs are normed before they are
-// added (codegen/device/stream_rows.cuh, expert_norm.cuh).
+// added (codegen/device/stream_rows.cuh, expert_norm.cuh, rank_sums.cuh).
 #include "passes/task/Handoffs.h"
 #include "passes/task/Lowering.h"
 
@@ -143,11 +143,23 @@ void KernelLowering::lowerDealtRows(StageOp stage) {
   });
 }
 
-// Each tile of outputs as it is there: the words of its pairs and the sums of their squares.
+// Each tile of outputs as it is there: the words of its pairs and the sums of their squares, or
+// this rank's part of them.
 void KernelLowering::publishOutputs(StageOp stage, Steps &epilogue) {
-  auto outputs = cast<AccessAttr>(stage.getWrites()[0]),
-       sums = cast<AccessAttr>(stage.getWrites()[1]);
-  StringRef target = outputs.getBuffer().getValue(), squares = sums.getBuffer().getValue();
+  StringRef target = cast<AccessAttr>(stage.getWrites()[0]).getBuffer().getValue();
+  if (configString(stage, "epilogue") == "parts") {
+    requireLaunchWait(stage, Role::Epilogue, epilogue);
+    forExperts(stage, epilogue, [&] {
+      finishTiles(stage, epilogue, [&] {
+        epilogue.compute("epilogue_parts<" + stage.getSymName() + ", " + target + "_words>",
+                         {tileText(stage), "sum", "expert.pairs", "expert.count"},
+                         {whole(names::kRouting)},
+                         {tileWrite(stage, epilogue.depth(), 2, *configInt(stage, "n"))});
+      });
+    });
+    return;
+  }
+  StringRef squares = cast<AccessAttr>(stage.getWrites()[1]).getBuffer().getValue();
   SmallVector<AccessAttr> reads = {whole(names::kRouting)};
   if (FlatSymbolRefAttr gain = configSymbol(stage, "gain"))
     reads.push_back(whole(gain.getValue()));
@@ -169,6 +181,7 @@ void KernelLowering::publishOutputs(StageOp stage, Steps &epilogue) {
 
 // A row's pairs, column by column: each row on `row_sms` SMs, as rows of a stream that are dealt
 // out. Outputs come first, since nobody waits longer for them than for the sums of other ranks.
+// Where ranks made parts of them each SM adds its columns' and publishes the sums of their squares.
 LogicalResult KernelLowering::lowerCombine(StageOp stage) {
   auto outputs = cast<AccessAttr>(stage.getReads()[0]),
        sums = cast<AccessAttr>(stage.getReads()[1]);
@@ -181,12 +194,16 @@ LogicalResult KernelLowering::lowerCombine(StageOp stage) {
   const int64_t each = *configInt(stage, "row_sms"), share = combineShare(stage);
   const int64_t rows = kernel.getRows(), groups = smsOf(stage) / each;
   const std::string by = std::to_string(each);
+  const std::optional<int64_t> parts = configInt(stage, "parts");
+  const FlatSymbolRefAttr gain = configSymbol(stage, "gain");
   const int64_t allColumns = exchange(squares).cols() * 16; // n of all ranks
   set(stage, "base",
       "Combine<" + names::kDown + ", " + names::kScales + ", " + Twine(allColumns) + ", " +
           floatText(*configFloat(stage, "eps")) + ">");
   AccessAttr down = whole(names::kDown), scales = whole(names::kScales);
   const std::string name = stage.getSymName().str();
+  const std::string poll = (parts ? "poll_parts<" : "poll_outputs<") + name + ", " + source.str() +
+                           "_words" + (parts ? ", " + slotText(stage, "gain") : "") + ">";
   Steps epilogue(stage, Role::Epilogue);
   requireLaunchWait(stage, Role::Epilogue, epilogue);
   auto add = [&](AffineExpr row, const std::string &rowText) {
@@ -195,9 +212,21 @@ LogicalResult KernelLowering::lowerCombine(StageOp stage) {
     SmallVector<AffineExpr> cols = {c(share)};
     if (share * each != n)
       cols.push_back(c(n) - part * share);
-    epilogue.poll("poll_outputs<" + name + ", " + source + "_words>", {rowText, partText},
-                  (source + "_words").str(),
-                  rectangle(source, {row * pairs, part * share}, pairs, cols), down);
+    SmallVector<AccessAttr> found; // of every rank, where each has made a part
+    for (int64_t rank = 0; rank < parts.value_or(1); ++rank)
+      found.push_back(
+          rectangle(source, {row * pairs, rank * n + part * share}, pairs, cols).withOwn(false));
+    if (gain)
+      found.push_back(whole(gain.getValue()));
+    epilogue.poll(poll, {rowText, partText}, (source + "_words").str(), found, down);
+    if (parts) {
+      SmallVector<AffineExpr> sumCols = {c(share / 16)};
+      if (share * each != n)
+        sumCols.push_back(c(n / 16) - part * (share / 16));
+      epilogue.compute("publish_squares<" + name + ", " + squares + "_words>", {rowText, partText},
+                       {down},
+                       {rectangle(squares, {row * pairs, part * (share / 16)}, pairs, sumCols)});
+    }
     epilogue.poll(
         "poll_scales<" + name + ", " + squares + "_words>", {rowText}, (squares + "_words").str(),
         rectangle(squares, {row * pairs, c(0)}, pairs, {c(exchange(squares).cols())}), scales);

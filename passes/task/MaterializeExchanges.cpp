@@ -77,7 +77,8 @@ struct MaterializeExchanges : megalith::impl::MaterializeExchangesBase<Materiali
     for (const Use &read : uses.reads)
       for (const Use &write : uses.writes)
         if (meet(write, read)) {
-          depends[read.stage].insert(FlatSymbolRefAttr::get(write.stage.getSymNameAttr()));
+          if (read.stage != write.stage) // else its SMs wait for one another
+            depends[read.stage].insert(FlatSymbolRefAttr::get(write.stage.getSymNameAttr()));
           explainDependence(value, write, read);
         }
     for (const Use &read : uses.reads)

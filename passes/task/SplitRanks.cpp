@@ -4,6 +4,7 @@
 // multiplies whole rows of activations by its share, and what all ranks read next is stored to all
 // of them. So a result's bits do not depend on the number of ranks (docs/kernel-contract.md section
 // 12). Heads stay whole: attention, its pages and its partial results are a rank's own.
+// With experts `nk` their down projection is divided by K instead: ranks exchange parts of sums.
 //
 //===----------------------------------------------------------------------===//
 #include "passes/Passes.h"
@@ -42,6 +43,8 @@ struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
     heads.clear();
     peers.clear();
     parts.clear();
+    if (failed(checkOptions()))
+      return signalPassFailure();
     for (auto kernel : getOperation().getOps<KernelOp>())
       for (auto stage : kernel.getOps<StageOp>())
         if (stage.getKind() == StageKind::Attention && failed(findHeads(stage)))
@@ -64,6 +67,18 @@ struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
       if (failed(declareArmed(kernel)))
         return signalPassFailure();
     }
+  }
+
+  LogicalResult checkOptions() {
+    auto wrong = [&](StringRef option, StringRef words, StringRef got) {
+      return getOperation().emitError() << getArgumentName() << ": expected " << option << " of "
+                                        << words << " but got " << got;
+    };
+    if (!llvm::is_contained({"auto", "nn", "nn-sums", "nk"}, StringRef(experts)))
+      return wrong("experts", "auto, nn, nn-sums or nk", experts);
+    if (sums != "f32" && sums != "bf16")
+      return wrong("sums", "f32 or bf16", sums);
+    return success();
   }
 
   //===--------------------------------------------------------------------===//
@@ -109,6 +124,11 @@ struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
       setConfig(stage, "q_heads", integer(*configInt(stage, "q_heads") / ranks));
       return splitColumns(stage, kSectorBytes);
     case StageKind::Combine: // of the columns that its experts' outputs have
+      if (dividesDownByK()) {
+        explainWhole(stage, "every rank has all parts of the sums and adds them for itself");
+        addParts(stage);
+        return success();
+      }
       setConfig(stage, "n", integer(*configInt(stage, "n") / ranks));
       return splitColumns(stage, kSectorBytes);
     case StageKind::TopK:
@@ -118,8 +138,11 @@ struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
                           "rank computes it need not wait for");
       return success();
     case StageKind::ExpertUp:
-    case StageKind::ExpertDown:
       return splitGemv(stage);
+    case StageKind::ExpertDown:
+      if (failed(checkExperts(stage)))
+        return failure();
+      return dividesDownByK() ? splitDownByK(stage) : splitGemv(stage);
     case StageKind::LaunchEnd:
       break;
     }
@@ -182,9 +205,87 @@ struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
       auto buffer = kernelOf(stage).lookup<BufferOp>(gain);
       setColumns(buffer, {{buffer.cols() / ranks, 1}});
     }
+    StringRef target = cast<AccessAttr>(stage.getWrites()[0]).getBuffer().getValue();
     if (isSquares) // outputs stay: a rank adds the columns that it made
-      parts[cast<AccessAttr>(stage.getWrites()[0]).getBuffer().getValue()] = {{n, 1}};
+      parts[target] = {{n, 1}};
+    if (stage.getKind() == StageKind::ExpertUp && dividesDownByK()) // so do activations
+      parts[target] = {{n / 2, 1}};
     return splitColumns(stage, isSquares ? kVectorBytes : kSectorBytes);
+  }
+
+  bool dividesDownByK() const { return experts == "nk"; }
+
+  /// Whether the experts can be divided as they are to be.
+  LogicalResult checkExperts(StageOp stage) {
+    const bool isNormed = configString(stage, "epilogue") == "squares";
+    if (experts == "nn-sums" && !isNormed)
+      return stage.emitOpError()
+             << "has outputs that are not normed one by one, so there are no "
+                "sums of squares to exchange; expected experts (--tp-experts) nn or auto";
+    if (experts == "nn" && isNormed)
+      return stage.emitOpError()
+             << "has outputs that are normed one by one: kernels exchange sums of their squares, "
+                "not the outputs; expected experts (--tp-experts) nn-sums, auto or nk";
+    if (!dividesDownByK())
+      return success();
+    if (!isNormed)
+      return stage.emitOpError()
+             << "adds outputs to the residual where it makes them, for which ranks that divide K "
+                "have no form yet; expected experts (--tp-experts) nn or auto, or a model that "
+                "norms each output";
+    const int64_t k = weightsOf(stage).getK(), multiple = ranks * kTileRows;
+    if (k % multiple)
+      return stage.emitOpError() << "multiplies " << k << " activations, which " << ranks.getValue()
+                                 << " ranks cannot divide; expected a multiple of " << multiple;
+    return success();
+  }
+
+  /// Each rank multiplies the activations that it made by its columns of the matrix: all outputs,
+  /// a part of each one's sum. All parts go to all ranks.
+  LogicalResult splitDownByK(StageOp stage) {
+    WeightsOp weights = weightsOf(stage);
+    const int64_t k = weights.getK() / ranks, n = weights.getN();
+    weights.setK(k);
+    explain(stage, llvm::formatv("{0} of {1} columns", k, k * ranks),
+            "experts nk: activations stay where they were made, parts of sums are exchanged");
+    setConfig(stage, "k", integer(k));
+    setConfig(stage, "epilogue", StringAttr::get(&getContext(), "parts"));
+    KernelOp kernel = kernelOf(stage);
+    auto outputs = kernel.lookup<BufferOp>(cast<AccessAttr>(stage.getWrites()[0]).getBuffer());
+    OpBuilder builder(outputs);
+    Type element = sums == "bf16" ? Type(builder.getBF16Type()) : Type(builder.getF32Type());
+    BufferOp::create(builder, outputs.getLoc(), kParts,
+                     ArrayRef<int64_t>{outputs.rows(), ranks * n}, element, Space::Global,
+                     Mutability::Value);
+    peers[kParts] = true;
+    stage.setWritesAttr(
+        ArrayAttr::get(&getContext(), {ofParts(cast<AccessAttr>(stage.getWrites()[0]))}));
+    return success();
+  }
+
+  /// What norms and adds outputs gets their parts in their place; so it squares them too.
+  void addParts(StageOp stage) {
+    KernelOp kernel = kernelOf(stage);
+    auto outputs = cast<AccessAttr>(stage.getReads()[0]);
+    setConfig(stage, "parts", integer(ranks));
+    for (auto down : kernel.getOps<StageOp>())
+      if (FlatSymbolRefAttr gain = configSymbol(down, "gain");
+          gain && down.getKind() == StageKind::ExpertDown) {
+        setConfig(stage, "gain", gain);
+        NamedAttrList config(down.getConfig());
+        config.erase("gain");
+        down.setConfigAttr(config.getDictionary(&getContext()));
+      }
+    stage.setReadsAttr(ArrayAttr::get(&getContext(), {ofParts(outputs), stage.getReads()[1]}));
+    stage.setWritesAttr(ArrayAttr::get(&getContext(), {stage.getWrites()[0], stage.getReads()[1]}));
+    kernel.lookup<BufferOp>(outputs.getBuffer()).erase();
+  }
+
+  /// The same access of the parts; `resized` makes it whole.
+  AccessAttr ofParts(AccessAttr access) {
+    return AccessAttr::get(&getContext(), FlatSymbolRefAttr::get(&getContext(), kParts),
+                           access.getAt(), access.getRows(), access.getCols(), access.getTable(),
+                           access.getSet());
   }
 
   LogicalResult splitProjections(StageOp stage) {
@@ -241,6 +342,8 @@ struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
   IntegerAttr integer(int64_t value) { return Builder(&getContext()).getI64IntegerAttr(value); }
   static KernelOp kernelOf(StageOp stage) { return stage->getParentOfType<KernelOp>(); }
 
+  /// Parts of the experts' outputs, rank by rank.
+  static constexpr StringLiteral kParts = "down_parts";
   static constexpr int64_t kSectorBytes = 32, kVectorBytes = 16, kTileRows = 16;
 
   void setRows(WeightsOp weights, int64_t n, ArrayRef<int64_t> rows) {

@@ -111,6 +111,10 @@ static bool isSet(StageOp stage, StringRef key) {
   return value && value.getValue();
 }
 
+bool publishesOutputs(StageOp stage) {
+  return llvm::is_contained({"squares", "parts"}, configString(stage, "epilogue"));
+}
+
 bool quantizesInput(StageOp stage) {
   return isSet(stage, "quantize");
 }
@@ -214,7 +218,7 @@ static ArrayRef<Key> keysOf(StageKind kind) {
   static constexpr Key kExpertDown[] = {
       {"n", Int, true},     {"k", Int, true},
       {"unit", Int, true},  {"experts", Int, true},
-      {"top_k", Int, true}, {"epilogue", Choice, true, "combine_residual squares"},
+      {"top_k", Int, true}, {"epilogue", Choice, true, "combine_residual squares parts"},
       {"gain", Symbol},     {"quantize", Bool},
       {"k_parts", Int},     {"dealt", Bool}};
   static constexpr Key kRows[] = {
@@ -223,8 +227,9 @@ static ArrayRef<Key> keysOf(StageKind kind) {
       {"branch_eps", Float}, {"branch_gain", Symbol},
       {"gate", Symbol},      {"round_stream", Bool},
       {"row_sms", Int}};
-  static constexpr Key kCombine[] = {
-      {"n", Int, true}, {"row_sms", Int, true}, {"top_k", Int, true}, {"eps", Float, true}};
+  static constexpr Key kCombine[] = {{"n", Int, true},     {"row_sms", Int, true},
+                                     {"top_k", Int, true}, {"eps", Float, true},
+                                     {"parts", Int},       {"gain", Symbol}};
   switch (kind) {
   case StageKind::Embed:
     return kEmbed;
@@ -370,15 +375,21 @@ static LogicalResult checkGemv(StageOp stage) {
   return success();
 }
 
-// A combine stage: outputs of pairs and sums of their squares, and what comes of them.
+// A combine stage: outputs of pairs and sums of their squares, and what comes of them. Where it
+// adds ranks' parts of the outputs it squares them itself.
 static LogicalResult checkCombine(StageOp stage) {
   const int64_t each = *configInt(stage, "row_sms"), sms = kernelOf(stage).getSms();
   if (each < 1 || each > sms)
     return stage.emitOpError() << "expected row_sms of 1 to " << sms << ", but got " << each;
-  if (stage.getReads().size() != 2 || stage.getWrites().size() != 1)
-    return stage.emitOpError() << "expected 2 reads, outputs and sums of squares, and 1 write of a "
-                                  "combine stage, but got "
+  const size_t writes = configInt(stage, "parts") ? 2 : 1;
+  if (stage.getReads().size() != 2 || stage.getWrites().size() != writes)
+    return stage.emitOpError() << "expected 2 reads, outputs and sums of squares, and " << writes
+                               << " write(s) of a combine stage, but got "
                                << stage.getReads().size() << " and " << stage.getWrites().size();
+  const int64_t ranks = kernelOf(stage).getRanks();
+  if (std::optional<int64_t> parts = configInt(stage, "parts"); parts && parts != ranks)
+    return stage.emitOpError() << "expected a part of each sum from each of " << ranks
+                               << " ranks, but got " << *parts;
   return success();
 }
 

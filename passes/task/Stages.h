@@ -61,6 +61,10 @@ AccessAttr normedOf(StageOp stage);
 /// The slice of the residual that the epilogue adds, or null.
 AccessAttr residualOf(StageOp stage);
 
+/// Whether an expert_down stage publishes what it makes of each pair, or a rank's part of it,
+/// instead of keeping it to add it itself.
+bool publishesOutputs(StageOp stage);
+
 /// Whether an expert stage brings what it reads to NVFP4 before it multiplies.
 bool quantizesInput(StageOp stage);
 

@@ -37,7 +37,7 @@ std::string deviceHeaderFolder() {
 
 Bench::Bench(const std::string &config, int64_t rows, int64_t sms,
              const check::SessionOptions &options, runtime::LaunchMode launch, int64_t tp,
-             const models::Quantization &quantization) {
+             const models::Quantization &quantization, const RankScheme &scheme) {
   llvm::SmallString<128> temporary;
   REQUIRE(!llvm::sys::fs::createUniqueDirectory("megalith-host", temporary));
   folder = temporary.str().str();
@@ -47,6 +47,8 @@ Bench::Bench(const std::string &config, int64_t rows, int64_t sms,
                                         .sms = sms,
                                         .launch = launch,
                                         .tp = tp,
+                                        .tpExperts = scheme.experts,
+                                        .tpSums = scheme.sums,
                                         .quantization = quantization,
                                         .outDir = folder}));
   backend = std::make_unique<runtime::HostBackend>(

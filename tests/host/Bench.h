@@ -11,6 +11,11 @@
 
 namespace megalith::test {
 
+/// How several ranks divide experts: words of task-split-ranks.
+struct RankScheme {
+  std::string experts = "auto", sums = "f32";
+};
+
 /// A config compiled for a rows bucket and set up on the host platform. Aborts the test if that
 /// fails.
 struct Bench {
@@ -19,7 +24,7 @@ struct Bench {
   Bench(const std::string &config, int64_t rows, int64_t sms,
         const check::SessionOptions &options = {},
         runtime::LaunchMode launch = runtime::LaunchMode::Fused, int64_t tp = 1,
-        const models::Quantization &quantization = {});
+        const models::Quantization &quantization = {}, const RankScheme &scheme = {});
   ~Bench();
 
   /// Launch by launch against the reference, under the seed given.

@@ -18,6 +18,13 @@ using models::WeightTensor;
 
 namespace {
 
+/// Repeats the first `count` elements, if any are given.
+template <class T> void repeat(std::span<T> out, int64_t count) {
+  if (count)
+    for (size_t i = size_t(count); i < out.size(); ++i)
+      out[i] = out[i - size_t(count)];
+}
+
 class Rows final : public WeightTensor {
 public:
   Rows(std::unique_ptr<WeightTensor> from, MirroredWeights::Rule rule)
@@ -25,9 +32,7 @@ public:
   using WeightTensor::row;
   void row(int64_t index, std::span<float> out) const override {
     from->row(rule.row(index), out);
-    if (rule.columns)
-      for (size_t c = size_t(rule.columns); c < out.size(); ++c)
-        out[c] = out[c - size_t(rule.columns)];
+    repeat(out, rule.columns);
   }
 
 private:
@@ -41,6 +46,8 @@ public:
       : BlockTensor(tensor->format, tensor->columns), from(std::move(tensor)), rule(rule) {}
   void stored(int64_t index, std::span<uint8_t> codes, std::span<uint8_t> scales) const override {
     from->stored(rule.row(index), codes, scales);
+    repeat(codes, rule.columns / 2);
+    repeat(scales, rule.columns / 16);
   }
   float global(int64_t index) const override { return from->global(rule.row(index)); }
   bool hasInputScale() const override { return from->hasInputScale(); }

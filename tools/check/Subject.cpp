@@ -60,7 +60,9 @@ Expected<std::unique_ptr<Subject>> compileSubject(const SubjectOptions &options)
   for (auto &pass : pipelinePasses({.target = options.target,
                     .sms = options.sms,
                     .launch = passesMode(options.launch),
-                    .ranks = options.tp})) {
+                    .ranks = options.tp,
+                    .rankExperts = options.tpExperts,
+                    .rankSums = options.tpSums})) {
     const std::string name = pass->getArgument().str();
     mlir::PassManager manager(&subject->context);
     addTo(manager, std::move(pass));

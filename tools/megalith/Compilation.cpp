@@ -37,6 +37,16 @@ ArrayRef<StringRef> rankCounts() {
   return kCounts;
 }
 
+ArrayRef<StringRef> expertSchemes() {
+  static constexpr StringRef kSchemes[] = {"auto", "nn", "nn-sums", "nk"};
+  return kSchemes;
+}
+
+ArrayRef<StringRef> sumTypes() {
+  static constexpr StringRef kTypes[] = {"f32", "bf16"};
+  return kTypes;
+}
+
 int64_t countOf(StringRef choice) {
   int64_t count = 0;
   [[maybe_unused]] const bool isNoNumber = choice.getAsInteger(10, count);
@@ -95,6 +105,15 @@ Expected<std::unique_ptr<Compilation>> Compilation::create(CompileRequest reques
                    "--tp {0}: expected with launches of a layer, which several ranks do not have "
                    "otherwise yet; leave out --scope and --launch",
                    request.tp);
+  if (request.tp == 1 && (request.tpExperts != "auto" || request.tpSums != "f32"))
+    return failure(Exit::CommandLine,
+                   "--tp-experts, --tp-sums: expected with several ranks, which divide the experts "
+                   "so, but got one; add --tp 2, 4 or 8");
+  if (request.tpSums != "f32" && request.tpExperts != "nk")
+    return failure(Exit::CommandLine,
+                   "--tp-sums {0}: expected with --tp-experts nk, whose ranks exchange parts of "
+                   "sums, but got {1}",
+                   request.tpSums, request.tpExperts);
   std::unique_ptr<Compilation> compilation(
       new Compilation(std::move(request), std::move(progress)));
   if (Error error = compilation->import())
@@ -157,7 +176,9 @@ Error Compilation::runPasses() {
                     .sms = request.sms,
                     .launch = passesMode(request.launch),
                     .trace = request.trace,
-                    .ranks = request.tp})) {
+                    .ranks = request.tp,
+                    .rankExperts = request.tpExperts,
+                    .rankSums = request.tpSums})) {
     const std::string name = pass->getArgument().str();
     progress(name);
     mlir::PassManager manager(&context);
@@ -188,7 +209,9 @@ Error Compilation::runPasses() {
               options.emit.origin, request.target, request.rows, request.sms,
               optionsOf(request.quantization) + optionOf(request.launch) +
                   (request.trace ? " --trace" : "") +
-                  (request.tp == 1 ? "" : formatv(" --tp {0}", request.tp).str()));
+                  (request.tp == 1 ? "" : formatv(" --tp {0}", request.tp).str()) +
+                  (request.tpExperts == "auto" ? "" : " --tp-experts " + request.tpExperts) +
+                  (request.tpSums == "f32" ? "" : " --tp-sums " + request.tpSums));
   options.files.emplace_back(kKernelsFile, printed(/*locations=*/true));
   return Error::success();
 }

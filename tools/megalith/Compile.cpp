@@ -48,6 +48,12 @@ static Expected<std::vector<CompileRequest>> readRequests(const Arguments &argum
   Expected<StringRef> tp = arguments.choice("tp", rankCounts());
   if (!tp)
     return tp.takeError();
+  Expected<StringRef> experts = arguments.choice("tp-experts", expertSchemes());
+  if (!experts)
+    return experts.takeError();
+  Expected<StringRef> sums = arguments.choice("tp-sums", sumTypes());
+  if (!sums)
+    return sums.takeError();
   Expected<int64_t> leastContext = arguments.integer("least-context", 1, int64_t(1) << 27, 0);
   if (!leastContext)
     return leastContext.takeError();
@@ -77,6 +83,8 @@ static Expected<std::vector<CompileRequest>> readRequests(const Arguments &argum
                             .cache = !arguments.has("no-cache"),
                             .trace = arguments.has("trace"),
                             .tp = countOf(*tp),
+                            .tpExperts = experts->str(),
+                            .tpSums = sums->str(),
                             .leastContext = *leastContext});
   return requests;
 }
@@ -135,6 +143,9 @@ static constexpr Option kOptions[] = {
     {"sms", "<n>", "SMs to use (132 for sm_90a, 148 for sm_100a)"},
     {"scope", "<name>", "one launch a layer, or one a step: layer or step (layer)"},
     {"tp", "<n>", "ranks of tensor parallelism: 1, 2, 4 or 8 (1)"},
+    {"tp-experts", "<scheme>",
+     "how ranks divide experts: auto (nn or nn-sums), nn, nn-sums, nk (down projection by K)"},
+    {"tp-sums", "<type>", "with --tp-experts nk: parts of sums travel as f32 or bf16 (f32)"},
     {"least-context", "<n>",
      "sequences may be so long, be it longer than the config's max_position_embeddings"},
     {"save-ir", "", "also write the IR after each pass"},

@@ -50,7 +50,8 @@ static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
                                       const check::Workload &workload, TemporaryFolder &temporary) {
   StringRef given = arguments.positional();
   if (sys::fs::is_directory(given) && !isCheckpoint(given)) {
-    for (StringRef name : {"target", "rows", "quant", "act", "kv", "launch", "scope", "sms", "tp"})
+    for (StringRef name : {"target", "rows", "quant", "act", "kv", "launch", "scope", "sms", "tp",
+                           "tp-experts", "tp-sums"})
       if (arguments.has(name))
         return failure(Exit::CommandLine,
                        "--{0}: expected with a config only, but got the folder of a plan that is "
@@ -70,6 +71,12 @@ static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
   Expected<StringRef> tp = arguments.choice("tp", rankCounts());
   if (!tp)
     return tp.takeError();
+  Expected<StringRef> experts = arguments.choice("tp-experts", expertSchemes());
+  if (!experts)
+    return experts.takeError();
+  Expected<StringRef> sums = arguments.choice("tp-sums", sumTypes());
+  if (!sums)
+    return sums.takeError();
   auto modes = launchModes(arguments);
   if (!modes)
     return modes.takeError();
@@ -102,7 +109,9 @@ static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
                            .cubins = cubins,
                            .cache = true,
                            .trace = wantsTrace(arguments),
-                           .tp = countOf(*tp)},
+                           .tp = countOf(*tp),
+                           .tpExperts = experts->str(),
+                           .tpSums = sums->str()},
                           [](StringRef work) { errs() << "compile: " << work << "\n"; });
   if (!compilation)
     return compilation.takeError();
@@ -462,6 +471,8 @@ static constexpr Option kOptions[] = {
     {"act", "<type>", kConfigActHelp},
     {"kv", "<type>", kConfigKvHelp},
     {"tp", "<n>", "with a config: ranks, 1, 2, 4 or 8; virtual, or one a process of torchrun (1)"},
+    {"tp-experts", "<scheme>", "with a config: how ranks divide experts, as of compile (auto)"},
+    {"tp-sums", "<type>", "with --tp-experts nk: parts of sums travel as f32 or bf16 (f32)"},
     {"hop-ns", "<n>", "words of other ranks arrive so much later, on cuda (0)"},
     {"mirror-ranks", "", "rank 0 alone, of a model whose tensors repeat its share: for real sizes"},
     {"launch", "<name>", "with a config: fused (a layer a launch) or per-stage (fused)"},

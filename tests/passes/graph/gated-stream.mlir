@@ -9,6 +9,12 @@
 // RUN: sed -e 's/<2x/<4x/g; s/<8x128/<16x128/g' %s | megalith-opt -pass-pipeline='builtin.module(megalith-pipeline{sms=8},task-verify)' | FileCheck %s --check-prefix=DEALT
 // RUN: sed -e 's/<2x/<4x/g; s/<8x128/<16x128/g' %s | megalith-opt -pass-pipeline='builtin.module(megalith-pipeline{sms=3},task-verify)' | FileCheck %s --check-prefix=FEW
 // RUN: not megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=3 ranks=4})' 2>&1 | FileCheck %s --check-prefix=FOUR
+// RUN: megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=3 ranks=2 experts=nk},task-verify)' | FileCheck %s --check-prefix=PARTS
+// RUN: megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=3 ranks=4 experts=nk sums=bf16},task-verify)' | FileCheck %s --check-prefix=ROUNDED
+// RUN: megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=3 ranks=2 experts=nn-sums},task-verify)' | FileCheck %s --check-prefix=RANKS
+// RUN: not megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=3 ranks=2 experts=nn})' 2>&1 | FileCheck %s --check-prefix=WHOLE
+// RUN: not megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=3 ranks=2 experts=kn})' 2>&1 | FileCheck %s --check-prefix=WORD
+// RUN: not megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=3 ranks=2 sums=f16})' 2>&1 | FileCheck %s --check-prefix=TYPE
 
 // The gate's projection crosses the boundary with q, k and v.
 // CUT: func.func @sliding(%{{.*}}: tensor<2x256xf32>, %{{.*}}: tensor<2x256xbf16>, %{{.*}}: tensor<2x128xbf16>, %{{.*}}: tensor<2x128xbf16>, %[[GATE:.*]]: tensor<2x256xbf16>, %{{.*}}: !moe.kv
@@ -126,6 +132,26 @@
 // RANKS: "combine_normed<combine_experts, m_words>" {{.*}}@m[d0, 0] 1 x [64] own]
 // RANKS: task.kernel @last
 // RANKS: "epilogue_head<head, out, LogitRule<5.00000000e-01f, 2.00000000e+01f, 512>>"
+
+// Two ranks that divide the down projection by K: activations are each rank's own, parts of the outputs go to both, who
+// add them, so that sums of squares and what follows stay on a rank.
+// PARTS: task.kernel @sliding
+// PARTS: task.weights @w_up n 128 {{.*}}rank_rows = array<i64: 64, 64>
+// PARTS: task.exchange @act [8, 64] {{.*}}rank_parts = array<i64: 64, 1>
+// PARTS: task.weights @w_down n 128 k 64
+// PARTS-NOT: rank_rows
+// PARTS: task.exchange @down_parts [8, 256] f32 sentinel sets 2 {{.*}}{peers
+// PARTS: "epilogue_parts<expert_down, down_parts_words>" {{.*}} writes [@down_parts[d1, 0, d0 * 48 + d2 * 16] 2 x [16{{.*}}] table @expert_id own]
+// PARTS: task.stage @combine_experts combine {{.*}}reads [@down_parts[0, 0] 8 x [256], @squares[0, 0] 8 x [8]] writes [@m[0, 0] 2 x [128], @squares[0, 0] 8 x [8]] {{.*}}gain = @g_post_expert_norm{{.*}}parts = 2
+// PARTS: task.poll "poll_parts<combine_experts, down_parts_words, g_post_expert_norm>" {{.*}}@down_parts[d0 * 4, 0] 4 x [128], @down_parts[d0 * 4, 128] 4 x [128], @g_post_expert_norm[0, 0] 1 x [128]] writes [@down_rows
+// PARTS-NEXT: task.compute "publish_squares<combine_experts, squares_words>" {{.*}}@squares[d0 * 4, 0] 4 x [8]]
+// PARTS-NEXT: task.poll "poll_scales<combine_experts, squares_words>"
+// PARTS-NEXT: task.compute "combine_normed<combine_experts, m_words>" {{.*}}@m[d0, 0] 1 x [128]]
+// ROUNDED: task.exchange @down_parts [8, 512] bf16 sentinel sets 2 {{.*}}{peers
+// ROUNDED: task.poll "poll_parts<{{.*}}@down_parts[d0 * 4, 384] 4 x [128], @g_post
+// WHOLE: has outputs that are normed one by one: kernels exchange sums of their squares, not the outputs; expected experts (--tp-experts) nn-sums, auto or nk
+// WORD: task-split-ranks: expected experts of auto, nn, nn-sums or nk but got kn
+// TYPE: task-split-ranks: expected sums of f32 or bf16 but got f16
 
 // FOUR: writes 8 columns of @squares, which 4 ranks cannot divide; expected a multiple of 16
 moe.weight @embed_tokens [512, 256] of bf16 from "embed_tokens.weight"
