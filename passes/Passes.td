@@ -35,16 +35,18 @@ def SplitRanks : Pass<"task-split-ranks", "::mlir::ModuleOp"> {
     `experts` says how the experts' matrices are divided, with the words of `moe-shard`: `nn`, both by output rows;
     `nn-sums`, the same where outputs are normed one by one, whose sums of squares are exchanged in their place; `auto`,
     whichever of the two the experts have; `nk`, the down projection by K: activations stay, every rank's part of the
-    sums goes to all, who add them in the order of ranks, so that bits depend on their number. `sums`: the type in
-    which parts travel, f32 or bf16.
+    sums goes to all, who add them in the order of ranks, so that bits depend on their number. `o-proj`, of the
+    projection behind attention: `n` or `auto`, by output rows; `k`, by K, so that heads' outputs stay and parts of sums
+    travel as with `nk`. `sums`: the type in which parts travel, f32 or bf16.
 
     Errors: heads, rows or columns that the ranks cannot divide evenly; stages that have no form for several ranks, or
-    none for `experts`.
+    none for `experts` or `o-proj`.
   }];
   let dependentDialects = ["::megalith::task::TaskDialect"];
   let options = [
     Option<"ranks", "ranks", "int64_t", "1", "GPUs that compute a step together: 1, 2, 4 or 8">,
     Option<"experts", "experts", "std::string", "\"auto\"", "auto, nn, nn-sums or nk">,
+    Option<"outputProjection", "o-proj", "std::string", "\"auto\"", "auto, n or k">,
     Option<"sums", "sums", "std::string", "\"f32\"", "type of the parts of sums that ranks exchange: f32 or bf16">
   ];
 }

@@ -22,8 +22,10 @@ std::vector<std::unique_ptr<mlir::Pass>> pipelinePasses(const PipelineOptions &o
   add(createConvertToTask({.target = options.target, .sms = options.sms}));
   // What each rank has of it: from here on `sms` and shapes are of one.
   if (options.ranks > 1)
-    add(createSplitRanks(
-        {.ranks = options.ranks, .experts = options.rankExperts, .sums = options.rankSums}));
+    add(createSplitRanks({.ranks = options.ranks,
+                          .experts = options.rankExperts,
+                          .outputProjection = options.rankOutput,
+                          .sums = options.rankSums}));
 
   // Who computes it. Slices first: how many SMs a stage uses decides where its tiles go, and both
   // decide which SM reads what from which.
@@ -83,6 +85,9 @@ struct CommandLineOptions : mlir::PassPipelineOptions<CommandLineOptions> {
   Option<std::string> experts{*this, "experts",
                               llvm::cl::desc("how ranks divide experts: auto, nn, nn-sums or nk"),
                               llvm::cl::init(PipelineOptions().rankExperts)};
+  Option<std::string> output{
+      *this, "o-proj", llvm::cl::desc("how ranks divide what is behind attention: auto, n, k"),
+      llvm::cl::init(PipelineOptions().rankOutput)};
   Option<std::string> sums{*this, "sums",
                            llvm::cl::desc("type of parts of sums that ranks exchange: f32, bf16"),
                            llvm::cl::init(PipelineOptions().rankSums)};
@@ -103,6 +108,7 @@ void registerPipelines() {
                           .trace = options.trace,
                           .ranks = options.ranks,
                           .rankExperts = options.experts,
+                          .rankOutput = options.output,
                           .rankSums = options.sums}))
           addTo(manager, std::move(pass));
       });

@@ -23,9 +23,9 @@ struct PipelineOptions {
   LaunchMode launch = LaunchMode::Fused;
   bool trace = false; ///< kernels record what their warps do
   int64_t ranks = 1;  ///< GPUs that compute a step together
-  /// How they divide the experts' matrices, and the type in which parts of sums travel, in the
-  /// words of task-split-ranks.
-  std::string rankExperts = "auto", rankSums = "f32";
+  /// How they divide the experts' matrices and the one behind attention, and the type in which
+  /// parts of sums travel, in the words of task-split-ranks.
+  std::string rankExperts = "auto", rankOutput = "auto", rankSums = "f32";
 };
 
 /// The passes in order, from a module with a moe.step to one with a task.kernel at role level for
@@ -36,8 +36,8 @@ std::vector<std::unique_ptr<mlir::Pass>> pipelinePasses(const PipelineOptions &o
 /// Adds a pass to a module's pass manager, nested if it works on kernels.
 void addTo(mlir::OpPassManager &manager, std::unique_ptr<mlir::Pass> pass);
 
-/// Makes --megalith-pipeline=target=…,sms=…,launch=…,ranks=…,experts=…,sums=…,trace known to
-/// megalith-opt.
+/// Makes --megalith-pipeline=target=…,sms=…,launch=…,ranks=…,experts=…,o-proj=…,sums=…,trace known
+/// to megalith-opt.
 void registerPipelines();
 
 } // namespace megalith

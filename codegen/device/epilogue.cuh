@@ -62,10 +62,11 @@ MEGALITH_DEVICE void epilogue_words(const Cta &cta, int tile, const Sum &sum) {
   platform::mark_end();
 }
 
-/// Publishes the unrounded sums as fp32 words `[rows][kOutputs]`: router logits.
+/// Publishes the unrounded sums as fp32 words `[rows][kOutputs]`, of this rank: router logits,
+/// parts of sums.
 template <class L, class E, class Cta, class Sum>
 MEGALITH_DEVICE void epilogue_logits(const Cta &cta, int tile, const Sum &sum) {
-  static_assert(E::Exchange::kWidth == L::kOutputs);
+  static_assert(E::Exchange::kOwn == L::kOutputs);
   platform::mark<platform::verb::Publish, E>();
   detail::each_word<L>(cta, tile, sum, Cta::Config::kRows,
                        [&](int row, int strip, float low, float high) {

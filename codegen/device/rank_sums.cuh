@@ -1,8 +1,9 @@
-// The down projection divided by K: each rank has its columns of every expert's matrix and so a
-// part of each output's sum. All parts go to all ranks, who add them in the order of ranks, round
-// and norm the same outputs: from here on every rank has the same.
+// Projections divided by K: each rank has some columns of the matrix and so a part of each output's
+// sum. All parts go to all ranks, who add them in the order of ranks and round: from here on every
+// rank has the same outputs.
 //
-// The words of a pair are R times its channels, rank by rank: fp32 sums, or bf16 pairs of them.
+// The words of a row (of a pair, behind the experts' down projection) are R times its channels,
+// rank by rank: fp32 sums, or bf16 pairs of them.
 #pragma once
 
 #include "codegen/device/expert_norm.cuh"
@@ -99,6 +100,53 @@ MEGALITH_DEVICE void poll_parts(const Cta &cta, int row, int part) {
   }
   await_hop<X>(cta, 0, X::kWidth);
   platform::warp_sync();
+}
+
+/// Epilogue, after the parts of its last tile: waits for all ranks' parts of this SM's slice, words
+/// of E, and puts r16(sum over ranks, ascending) in S, a WordRows `[rows][L::kUnit]`.
+template <class L, class E, class S, class Cta>
+MEGALITH_DEVICE void poll_slice_parts(const Cta &cta) {
+  using X = typename E::Exchange;
+  constexpr bool kIsRounded = X::kOwn == L::kStrips;
+  constexpr int kWords = kIsRounded ? 4 : 2, kVectors = L::kUnit / kWords;
+  constexpr int kRank = X::kOwn / 4, kRow = X::kWidth / 4; // of a row: one rank's, all
+  static_assert((kIsRounded || X::kOwn == 2 * L::kStrips) && L::kUnit % kWords == 0 &&
+                S::kWidth == L::kUnit && X::kOwn % 4 == 0);
+  const int strips = slice_strips<L>(cta);
+  platform::warp_sync(); // what a launch before left has been read
+  MEGALITH_UNROLL(1)
+  for (int first = 0; first < Cta::Config::kRows * kVectors; first += 32) {
+    const int row = (first + cta.lane) / kVectors, own = (first + cta.lane) % kVectors;
+    const bool has = row < Cta::Config::kRows && kWords * own < strips;
+    u32x4 parts[X::kRanks];
+    gather_registers<E>(
+        cta, set_of<X>(cta, 0),
+        [&](int rank) { return has ? row * kRow + rank * kRank + cta.sm * kVectors + own : -1; },
+        parts);
+    uint32_t y[kWords];
+    detail::add_parts<kIsRounded>(parts, y);
+    MEGALITH_UNROLL_ALL
+    for (int w = 0; w < kWords; ++w)
+      if (has)
+        platform::st_shared(S::row(cta, row) + kWords * own + w, y[w]);
+  }
+  await_hop<X>(cta, 0, X::kWidth);
+  platform::warp_sync();
+}
+
+/// Epilogue, after poll_slice_parts: this SM's slice, bf16 words of S, as words of E.
+template <class L, class E, class S, class Cta> MEGALITH_DEVICE void publish_slice(const Cta &cta) {
+  static_assert(E::Exchange::kOwn == L::kStrips && S::kWidth == L::kUnit);
+  const int strips = slice_strips<L>(cta);
+  platform::mark<platform::verb::Publish, E>();
+  MEGALITH_UNROLL(1)
+  for (int i = cta.lane; i < Cta::Config::kRows * L::kUnit; i += 32) {
+    const int row = i / L::kUnit, strip = i % L::kUnit;
+    if (strip < strips)
+      publish<E>(cta, row, cta.sm * L::kUnit + strip,
+                 canonical_pair(platform::ld_shared<uint32_t>(S::row(cta, row) + strip)));
+  }
+  platform::mark_end();
 }
 
 /// Epilogue, after poll_parts: the sums of t^2 over 16 channels each of share `part` of the pairs

@@ -256,9 +256,10 @@ class ChooseTiles : public megalith::impl::ChooseTilesBase<ChooseTiles> {
       reads.push_back(access);
     }
     for (auto access : stage.getWrites().getAsRange<AccessAttr>())
-      writes.push_back(writes.empty() ? columns(access, width, total)
-                                      : columns(access, unit / kSquareStrips,
-                                                strips / kSquareStrips)); // sums of squares
+      writes.push_back(writes.empty() || epilogue == "parts"
+                           ? columns(access, width, total)
+                           : columns(access, unit / kSquareStrips,
+                                     strips / kSquareStrips)); // sums of squares
     stage.setReadsAttr(ArrayAttr::get(context, reads));
     stage.setWritesAttr(ArrayAttr::get(context, writes));
   }

@@ -188,7 +188,8 @@ private:
          "p_free",
          Role::Consumer,
          {Role::Epilogue}});
-    if (residualOf(stage)) {
+    // The epilogue's slice: of the residual, or of sums that it gets from all ranks.
+    if (residualOf(stage) || addsParts(stage)) {
       int64_t unit = sliceOf(stage).unit;
       add({keptName(stage),
            rows,

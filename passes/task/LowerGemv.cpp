@@ -384,6 +384,26 @@ static std::string inputType(StageOp stage) {
       .str();
 }
 
+// Ranks have divided K: what each makes of this SM's slice goes to all, and here all parts of it
+// become its outputs, for the SMs of this rank.
+void KernelLowering::addSliceParts(StageOp stage, Steps &epilogue) {
+  const std::string name = stage.getSymName().str(), kept = keptName(stage);
+  StringRef parts = cast<AccessAttr>(stage.getWrites()[0]).getBuffer().getValue();
+  StringRef target = cast<AccessAttr>(stage.getWrites()[1]).getBuffer().getValue();
+  const int64_t width = 2 * sliceOf(stage).unit, n = *configInt(stage, "n");
+  const int64_t rows = kernel.getRows();
+  SmallVector<AffineExpr> cols = {c(width)};
+  if (width * smsOf(stage) != n)
+    cols.push_back(c(n) - d(0) * width);
+  SmallVector<AccessAttr> found;
+  for (int64_t rank = 0; rank < kernel.getRanks(); ++rank)
+    found.push_back(rectangle(parts, {c(0), d(0) * width + rank * n}, rows, cols).withOwn(false));
+  epilogue.poll("poll_slice_parts<" + name + ", " + parts + "_words, " + kept + ">", {},
+                (parts + "_words").str(), found, whole(kept));
+  epilogue.compute("publish_slice<" + name + ", " + target + "_words, " + kept + ">", {},
+                   {whole(kept)}, {rectangle(target, {c(0), d(0) * width}, rows, cols)});
+}
+
 LogicalResult KernelLowering::lowerLinear(StageOp stage) {
   set(stage, "base", linearBase(stage));
   set(stage, "In", "Rows<" + inputType(stage) + ">");
@@ -413,6 +433,8 @@ LogicalResult KernelLowering::lowerLinear(StageOp stage) {
     epilogue.local("best", Operands(kernel).best(), "{}");
   LogicalResult published = success();
   finishTiles(stage, epilogue, [&] { published = publishTile(stage, epilogue); });
+  if (addsParts(stage))
+    addSliceParts(stage, epilogue);
   if (failed(published) || !choosesTokens(stage))
     return published;
   return storeCandidates(stage, epilogue);

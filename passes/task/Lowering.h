@@ -142,6 +142,7 @@ private:
   bool choosesTokens(StageOp stage);
   llvm::LogicalResult storeCandidates(StageOp stage, Steps &steps);
   mlir::SmallVector<mlir::AffineExpr> tileTrips(StageOp stage);
+  void addSliceParts(StageOp stage, Steps &epilogue);
 
   // LowerParts.cpp
   struct TileGroup;

@@ -232,8 +232,9 @@ struct MaterializeExchanges : megalith::impl::MaterializeExchangesBase<Materiali
     for (auto stage : getOperation().getOps<StageOp>())
       for (auto access : stage.getReads().getAsRange<AccessAttr>())
         if (access.getBuffer().getValue() == value.getSymName()) {
-          // The epilogue's own: a residual's slice, an output gate, sums of squares.
+          // The epilogue's own: a residual's slice, an output gate, sums of squares, parts of sums.
           bool isResidual = residualOf(stage) == access || stage.getKind() == StageKind::Combine ||
+                            (addsParts(stage) && inputOf(stage) != access) ||
                             (stage.getKind() == StageKind::Merge && access != stage.getReads()[0]);
           bool isTiled =
               value.getByLaunch() ||

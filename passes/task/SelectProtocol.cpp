@@ -45,7 +45,7 @@ struct SelectProtocol : megalith::impl::SelectProtocolBase<SelectProtocol> {
   /// Epochs where nobody can tell at compile time which words a launch writes, and where a set is
   /// too large to re-arm. Only fp32 has room for an epoch beside it, and only this launch may read.
   static void selectWords(ExchangeOp exchange) {
-    bool isDynamic = false, isMerged = false, isStream = false;
+    bool isDynamic = false, isMerged = false, isStream = exchange.getPeers();
     for (auto stage : exchange->getParentOfType<KernelOp>().getOps<StageOp>()) {
       auto touches = [&](ArrayAttr accesses) {
         return llvm::any_of(accesses.getAsRange<AccessAttr>(), [&](AccessAttr access) {
@@ -56,7 +56,7 @@ struct SelectProtocol : megalith::impl::SelectProtocolBase<SelectProtocol> {
       isMerged |=
           stage.getKind() == StageKind::Merge &&
           cast<AccessAttr>(stage.getReads()[0]).getBuffer().getValue() == exchange.getSymName();
-      // Words of a stream and of sums have readers that know sentinels only.
+      // Words of a stream and of sums have readers that know sentinels only; so have ranks' words.
       isStream |= (stage.getKind() == StageKind::Rows && touches(stage.getWrites())) ||
                   (stage.getKind() == StageKind::Combine && touches(stage.getReads()));
     }

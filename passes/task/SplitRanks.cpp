@@ -4,7 +4,8 @@
 // multiplies whole rows of activations by its share, and what all ranks read next is stored to all
 // of them. So a result's bits do not depend on the number of ranks (docs/kernel-contract.md section
 // 12). Heads stay whole: attention, its pages and its partial results are a rank's own.
-// With experts `nk` their down projection is divided by K instead: ranks exchange parts of sums.
+// With experts `nk` their down projection, with o-proj `k` the one behind attention is divided by K
+// instead: ranks exchange parts of sums.
 //
 //===----------------------------------------------------------------------===//
 #include "passes/Passes.h"
@@ -76,6 +77,14 @@ struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
     };
     if (!llvm::is_contained({"auto", "nn", "nn-sums", "nk"}, StringRef(experts)))
       return wrong("experts", "auto, nn, nn-sums or nk", experts);
+    if (outputProjection == "k-ordered")
+      return getOperation().emitError()
+             << getArgumentName()
+             << ": o-proj k-ordered has no kernels: a rank's columns are packed in chunks of their "
+                "own, so its sums are not those of one rank's chunks; expected o-proj "
+                "(--tp-o-proj) n, whose bits are those of one rank, or k";
+    if (!llvm::is_contained({"auto", "n", "k"}, StringRef(outputProjection)))
+      return wrong("o-proj", "auto, n or k", outputProjection);
     if (sums != "f32" && sums != "bf16")
       return wrong("sums", "f32 or bf16", sums);
     return success();
@@ -113,6 +122,8 @@ struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
     case StageKind::Linear:
       if (epilogue == "qkv")
         return splitProjections(stage);
+      if (dividesOutputByK() && isBehindAttention(stage))
+        return splitOutputByK(stage);
       if (epilogue == "logits") {
         explainWhole(stage, "small, and every rank wants all of it at once");
         return success();
@@ -122,6 +133,11 @@ struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
       return splitAttention(stage);
     case StageKind::Merge:
       setConfig(stage, "q_heads", integer(*configInt(stage, "q_heads") / ranks));
+      if (dividesOutputByK()) { // heads' outputs stay
+        auto attn =
+            kernelOf(stage).lookup<BufferOp>(cast<AccessAttr>(stage.getWrites()[0]).getBuffer());
+        parts[attn.getSymName()] = {{attn.cols() / ranks, 1}};
+      }
       return splitColumns(stage, kSectorBytes);
     case StageKind::Combine: // of the columns that its experts' outputs have
       if (dividesDownByK()) {
@@ -240,6 +256,57 @@ struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
     return success();
   }
 
+  bool dividesOutputByK() const { return outputProjection == "k"; }
+
+  /// Whether a linear reads what heads made.
+  static bool isBehindAttention(StageOp linear) {
+    AccessAttr input = inputOf(linear);
+    return input && llvm::any_of(kernelOf(linear).getOps<StageOp>(), [&](StageOp stage) {
+             return stage.getKind() == StageKind::Merge &&
+                    cast<AccessAttr>(stage.getWrites()[0]).getBuffer() == input.getBuffer();
+           });
+  }
+
+  /// Each rank multiplies its heads' outputs by its columns of the matrix, stores its part of all
+  /// outputs to all ranks, and each SM adds all parts of its own slice.
+  LogicalResult splitOutputByK(StageOp stage) {
+    if (configString(stage, "epilogue") != "store")
+      return stage.emitOpError()
+             << "adds its outputs to the residual where it makes them, for which ranks that divide "
+                "K have no form yet; expected o-proj (--tp-o-proj) n or auto, or a model whose "
+                "branches are normed";
+    WeightsOp weights = weightsOf(stage);
+    const int64_t n = weights.getN(), all = weights.getK(), k = all / ranks;
+    if (all % (ranks * kTileRows) || n % kTileRows)
+      return stage.emitOpError() << "multiplies by " << n << " x " << all << ", whose columns "
+                                 << ranks.getValue()
+                                 << " ranks cannot divide; expected a multiple of " << kTileRows
+                                 << " rows and of " << ranks * kTileRows << " columns";
+    weights.setK(k);
+    explain(stage, llvm::formatv("{0} of {1} columns", k, all),
+            "o-proj k: heads' outputs stay where they were made, parts of sums are exchanged");
+    setConfig(stage, "k", integer(k));
+    setConfig(stage, "epilogue", StringAttr::get(&getContext(), "parts"));
+    auto outputs = cast<AccessAttr>(stage.getWrites()[0]);
+    declareParts(stage, kOutputParts, outputs, n);
+    AccessAttr made = inPlaceOf(outputs, kOutputParts);
+    SmallVector<Attribute> reads(stage.getReads().getValue());
+    reads.push_back(made);
+    stage.setReadsAttr(ArrayAttr::get(&getContext(), reads));
+    stage.setWritesAttr(ArrayAttr::get(&getContext(), {made, outputs}));
+    return success();
+  }
+
+  /// The value through which ranks exchange parts of `outputs`, n of each row.
+  void declareParts(StageOp stage, StringRef name, AccessAttr outputs, int64_t n) {
+    auto value = kernelOf(stage).lookup<BufferOp>(outputs.getBuffer());
+    OpBuilder builder(value);
+    Type element = sums == "bf16" ? Type(builder.getBF16Type()) : Type(builder.getF32Type());
+    BufferOp::create(builder, value.getLoc(), name, ArrayRef<int64_t>{value.rows(), ranks * n},
+                     element, Space::Global, Mutability::Value);
+    peers[name] = true;
+  }
+
   /// Each rank multiplies the activations that it made by its columns of the matrix: all outputs,
   /// a part of each one's sum. All parts go to all ranks.
   LogicalResult splitDownByK(StageOp stage) {
@@ -250,16 +317,9 @@ struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
             "experts nk: activations stay where they were made, parts of sums are exchanged");
     setConfig(stage, "k", integer(k));
     setConfig(stage, "epilogue", StringAttr::get(&getContext(), "parts"));
-    KernelOp kernel = kernelOf(stage);
-    auto outputs = kernel.lookup<BufferOp>(cast<AccessAttr>(stage.getWrites()[0]).getBuffer());
-    OpBuilder builder(outputs);
-    Type element = sums == "bf16" ? Type(builder.getBF16Type()) : Type(builder.getF32Type());
-    BufferOp::create(builder, outputs.getLoc(), kParts,
-                     ArrayRef<int64_t>{outputs.rows(), ranks * n}, element, Space::Global,
-                     Mutability::Value);
-    peers[kParts] = true;
-    stage.setWritesAttr(
-        ArrayAttr::get(&getContext(), {ofParts(cast<AccessAttr>(stage.getWrites()[0]))}));
+    auto outputs = cast<AccessAttr>(stage.getWrites()[0]);
+    declareParts(stage, kDownParts, outputs, n);
+    stage.setWritesAttr(ArrayAttr::get(&getContext(), {inPlaceOf(outputs, kDownParts)}));
     return success();
   }
 
@@ -276,14 +336,15 @@ struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
         config.erase("gain");
         down.setConfigAttr(config.getDictionary(&getContext()));
       }
-    stage.setReadsAttr(ArrayAttr::get(&getContext(), {ofParts(outputs), stage.getReads()[1]}));
+    stage.setReadsAttr(
+        ArrayAttr::get(&getContext(), {inPlaceOf(outputs, kDownParts), stage.getReads()[1]}));
     stage.setWritesAttr(ArrayAttr::get(&getContext(), {stage.getWrites()[0], stage.getReads()[1]}));
     kernel.lookup<BufferOp>(outputs.getBuffer()).erase();
   }
 
-  /// The same access of the parts; `resized` makes it whole.
-  AccessAttr ofParts(AccessAttr access) {
-    return AccessAttr::get(&getContext(), FlatSymbolRefAttr::get(&getContext(), kParts),
+  /// The same access of another buffer; `resized` makes it whole.
+  AccessAttr inPlaceOf(AccessAttr access, StringRef buffer) {
+    return AccessAttr::get(&getContext(), FlatSymbolRefAttr::get(&getContext(), buffer),
                            access.getAt(), access.getRows(), access.getCols(), access.getTable(),
                            access.getSet());
   }
@@ -342,8 +403,8 @@ struct SplitRanks : megalith::impl::SplitRanksBase<SplitRanks> {
   IntegerAttr integer(int64_t value) { return Builder(&getContext()).getI64IntegerAttr(value); }
   static KernelOp kernelOf(StageOp stage) { return stage->getParentOfType<KernelOp>(); }
 
-  /// Parts of the experts' outputs, rank by rank.
-  static constexpr StringLiteral kParts = "down_parts";
+  /// Parts of outputs, rank by rank.
+  static constexpr StringLiteral kDownParts = "down_parts", kOutputParts = "o_parts";
   static constexpr int64_t kSectorBytes = 32, kVectorBytes = 16, kTileRows = 16;
 
   void setRows(WeightsOp weights, int64_t n, ArrayRef<int64_t> rows) {

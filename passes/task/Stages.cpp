@@ -115,6 +115,10 @@ bool publishesOutputs(StageOp stage) {
   return llvm::is_contained({"squares", "parts"}, configString(stage, "epilogue"));
 }
 
+bool addsParts(StageOp stage) {
+  return stage.getKind() == StageKind::Linear && configString(stage, "epilogue") == "parts";
+}
+
 bool quantizesInput(StageOp stage) {
   return isSet(stage, "quantize");
 }
@@ -167,18 +171,19 @@ static ArrayRef<Key> keysOf(StageKind kind) {
                                    {"unit", Int},
                                    {"norm", Choice, false, "none rms"},
                                    {"eps", Float}};
-  static constexpr Key kLinear[] = {{"n", Int, true},
-                                    {"k", Int, true},
-                                    {"unit", Int, true},
-                                    {"epilogue", Choice, true, "store qkv residual logits head"},
-                                    {"norm", Choice, false, "none rms"},
-                                    {"eps", Float},
-                                    {"gain", Symbol},
-                                    {"shares_input", Symbol},
-                                    {"multiplier", Float},
-                                    {"softcap", Float},
-                                    {"valid", Int},
-                                    {"k_parts", Int}};
+  static constexpr Key kLinear[] = {
+      {"n", Int, true},
+      {"k", Int, true},
+      {"unit", Int, true},
+      {"epilogue", Choice, true, "store qkv residual logits head parts"},
+      {"norm", Choice, false, "none rms"},
+      {"eps", Float},
+      {"gain", Symbol},
+      {"shares_input", Symbol},
+      {"multiplier", Float},
+      {"softcap", Float},
+      {"valid", Int},
+      {"k_parts", Int}};
   static constexpr Key kAttention[] = {
       {"q_heads", Int, true},  {"kv_heads", Int, true},
       {"head_dim", Int, true}, {"scale", Float, true},

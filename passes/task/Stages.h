@@ -65,6 +65,10 @@ AccessAttr residualOf(StageOp stage);
 /// instead of keeping it to add it itself.
 bool publishesOutputs(StageOp stage);
 
+/// Whether a linear stage has a rank's part of its outputs' sums, and adds all ranks' parts of its
+/// SMs' slices.
+bool addsParts(StageOp stage);
+
 /// Whether an expert stage brings what it reads to NVFP4 before it multiplies.
 bool quantizesInput(StageOp stage);
 

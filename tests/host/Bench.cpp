@@ -48,6 +48,7 @@ Bench::Bench(const std::string &config, int64_t rows, int64_t sms,
                                         .launch = launch,
                                         .tp = tp,
                                         .tpExperts = scheme.experts,
+                                        .tpOutput = scheme.output,
                                         .tpSums = scheme.sums,
                                         .quantization = quantization,
                                         .outDir = folder}));

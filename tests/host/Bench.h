@@ -11,9 +11,9 @@
 
 namespace megalith::test {
 
-/// How several ranks divide experts: words of task-split-ranks.
+/// How several ranks divide experts and the matrix behind attention: words of task-split-ranks.
 struct RankScheme {
-  std::string experts = "auto", sums = "f32";
+  std::string experts = "auto", output = "auto", sums = "f32";
 };
 
 /// A config compiled for a rows bucket and set up on the host platform. Aborts the test if that

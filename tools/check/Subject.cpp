@@ -62,6 +62,7 @@ Expected<std::unique_ptr<Subject>> compileSubject(const SubjectOptions &options)
                     .launch = passesMode(options.launch),
                     .ranks = options.tp,
                     .rankExperts = options.tpExperts,
+                    .rankOutput = options.tpOutput,
                     .rankSums = options.tpSums})) {
     const std::string name = pass->getArgument().str();
     mlir::PassManager manager(&subject->context);

@@ -23,7 +23,7 @@ struct SubjectOptions {
   int64_t sms = 4;
   runtime::LaunchMode launch = runtime::LaunchMode::Fused;
   int64_t tp = 1;
-  std::string tpExperts = "auto", tpSums = "f32"; ///< words of task-split-ranks
+  std::string tpExperts = "auto", tpOutput = "auto", tpSums = "f32"; ///< words of task-split-ranks
   models::Quantization quantization = {};
   bool cubins = false; ///< compile with NVRTC too
   bool prove = true;   ///< run task-verify on the role regions

@@ -42,6 +42,11 @@ ArrayRef<StringRef> expertSchemes() {
   return kSchemes;
 }
 
+ArrayRef<StringRef> outputSchemes() {
+  static constexpr StringRef kSchemes[] = {"auto", "n", "k-ordered", "k"};
+  return kSchemes;
+}
+
 ArrayRef<StringRef> sumTypes() {
   static constexpr StringRef kTypes[] = {"f32", "bf16"};
   return kTypes;
@@ -105,15 +110,16 @@ Expected<std::unique_ptr<Compilation>> Compilation::create(CompileRequest reques
                    "--tp {0}: expected with launches of a layer, which several ranks do not have "
                    "otherwise yet; leave out --scope and --launch",
                    request.tp);
-  if (request.tp == 1 && (request.tpExperts != "auto" || request.tpSums != "f32"))
+  if (request.tp == 1 &&
+      (request.tpExperts != "auto" || request.tpOutput != "auto" || request.tpSums != "f32"))
     return failure(Exit::CommandLine,
-                   "--tp-experts, --tp-sums: expected with several ranks, which divide the experts "
-                   "so, but got one; add --tp 2, 4 or 8");
-  if (request.tpSums != "f32" && request.tpExperts != "nk")
+                   "--tp-experts, --tp-o-proj, --tp-sums: expected with several ranks, which "
+                   "divide matrices so, but got one; add --tp 2, 4 or 8");
+  if (request.tpSums != "f32" && request.tpExperts != "nk" && request.tpOutput != "k")
     return failure(Exit::CommandLine,
-                   "--tp-sums {0}: expected with --tp-experts nk, whose ranks exchange parts of "
-                   "sums, but got {1}",
-                   request.tpSums, request.tpExperts);
+                   "--tp-sums {0}: expected with --tp-experts nk or --tp-o-proj k, whose ranks "
+                   "exchange parts of sums, but got {1} and {2}",
+                   request.tpSums, request.tpExperts, request.tpOutput);
   std::unique_ptr<Compilation> compilation(
       new Compilation(std::move(request), std::move(progress)));
   if (Error error = compilation->import())
@@ -178,6 +184,7 @@ Error Compilation::runPasses() {
                     .trace = request.trace,
                     .ranks = request.tp,
                     .rankExperts = request.tpExperts,
+                    .rankOutput = request.tpOutput,
                     .rankSums = request.tpSums})) {
     const std::string name = pass->getArgument().str();
     progress(name);
@@ -211,6 +218,7 @@ Error Compilation::runPasses() {
                   (request.trace ? " --trace" : "") +
                   (request.tp == 1 ? "" : formatv(" --tp {0}", request.tp).str()) +
                   (request.tpExperts == "auto" ? "" : " --tp-experts " + request.tpExperts) +
+                  (request.tpOutput == "auto" ? "" : " --tp-o-proj " + request.tpOutput) +
                   (request.tpSums == "f32" ? "" : " --tp-sums " + request.tpSums));
   options.files.emplace_back(kKernelsFile, printed(/*locations=*/true));
   return Error::success();

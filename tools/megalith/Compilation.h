@@ -39,8 +39,9 @@ struct CompileRequest {
   bool cache = false;  ///< take proofs and cubins from the user's cache and keep them there
   bool trace = false;  ///< kernels record what their warps do
   int64_t tp = 1;      ///< ranks
-  /// How ranks divide experts, and the type of parts of sums: words of task-split-ranks.
-  std::string tpExperts = "auto", tpSums = "f32";
+  /// How ranks divide experts and the matrix behind attention, and the type of parts of sums: words
+  /// of task-split-ranks.
+  std::string tpExperts = "auto", tpOutput = "auto", tpSums = "f32";
   /// Positions of a sequence, where the config's max_position_embeddings are fewer.
   int64_t leastContext = 0;
   bool prove = true; ///< false: the caller proves kernels() itself
@@ -106,8 +107,9 @@ llvm::ArrayRef<llvm::StringRef> targets();
 llvm::ArrayRef<llvm::StringRef> rowsBuckets();
 /// What --tp takes.
 llvm::ArrayRef<llvm::StringRef> rankCounts();
-/// What --tp-experts and --tp-sums take.
+/// What --tp-experts, --tp-o-proj and --tp-sums take.
 llvm::ArrayRef<llvm::StringRef> expertSchemes();
+llvm::ArrayRef<llvm::StringRef> outputSchemes();
 llvm::ArrayRef<llvm::StringRef> sumTypes();
 /// One of these as a number.
 int64_t countOf(llvm::StringRef choice);

@@ -51,6 +51,9 @@ static Expected<std::vector<CompileRequest>> readRequests(const Arguments &argum
   Expected<StringRef> experts = arguments.choice("tp-experts", expertSchemes());
   if (!experts)
     return experts.takeError();
+  Expected<StringRef> output = arguments.choice("tp-o-proj", outputSchemes());
+  if (!output)
+    return output.takeError();
   Expected<StringRef> sums = arguments.choice("tp-sums", sumTypes());
   if (!sums)
     return sums.takeError();
@@ -84,6 +87,7 @@ static Expected<std::vector<CompileRequest>> readRequests(const Arguments &argum
                             .trace = arguments.has("trace"),
                             .tp = countOf(*tp),
                             .tpExperts = experts->str(),
+                            .tpOutput = output->str(),
                             .tpSums = sums->str(),
                             .leastContext = *leastContext});
   return requests;
@@ -144,8 +148,9 @@ static constexpr Option kOptions[] = {
     {"scope", "<name>", "one launch a layer, or one a step: layer or step (layer)"},
     {"tp", "<n>", "ranks of tensor parallelism: 1, 2, 4 or 8 (1)"},
     {"tp-experts", "<scheme>",
-     "how ranks divide experts: auto (nn or nn-sums), nn, nn-sums, nk (down projection by K)"},
-    {"tp-sums", "<type>", "with --tp-experts nk: parts of sums travel as f32 or bf16 (f32)"},
+     "how ranks divide experts: auto (nn or nn-sums), nn, nn-sums, nk (down by K)"},
+    {"tp-o-proj", "<scheme>", "how ranks divide the matrix behind attention: auto (n), n, k"},
+    {"tp-sums", "<type>", "with nk or k: parts of sums travel as f32 or bf16 (f32)"},
     {"least-context", "<n>",
      "sequences may be so long, be it longer than the config's max_position_embeddings"},
     {"save-ir", "", "also write the IR after each pass"},

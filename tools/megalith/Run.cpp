@@ -51,7 +51,7 @@ static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
   StringRef given = arguments.positional();
   if (sys::fs::is_directory(given) && !isCheckpoint(given)) {
     for (StringRef name : {"target", "rows", "quant", "act", "kv", "launch", "scope", "sms", "tp",
-                           "tp-experts", "tp-sums"})
+                           "tp-experts", "tp-o-proj", "tp-sums"})
       if (arguments.has(name))
         return failure(Exit::CommandLine,
                        "--{0}: expected with a config only, but got the folder of a plan that is "
@@ -74,6 +74,9 @@ static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
   Expected<StringRef> experts = arguments.choice("tp-experts", expertSchemes());
   if (!experts)
     return experts.takeError();
+  Expected<StringRef> output = arguments.choice("tp-o-proj", outputSchemes());
+  if (!output)
+    return output.takeError();
   Expected<StringRef> sums = arguments.choice("tp-sums", sumTypes());
   if (!sums)
     return sums.takeError();
@@ -111,6 +114,7 @@ static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
                            .trace = wantsTrace(arguments),
                            .tp = countOf(*tp),
                            .tpExperts = experts->str(),
+                           .tpOutput = output->str(),
                            .tpSums = sums->str()},
                           [](StringRef work) { errs() << "compile: " << work << "\n"; });
   if (!compilation)
@@ -472,7 +476,8 @@ static constexpr Option kOptions[] = {
     {"kv", "<type>", kConfigKvHelp},
     {"tp", "<n>", "with a config: ranks, 1, 2, 4 or 8; virtual, or one a process of torchrun (1)"},
     {"tp-experts", "<scheme>", "with a config: how ranks divide experts, as of compile (auto)"},
-    {"tp-sums", "<type>", "with --tp-experts nk: parts of sums travel as f32 or bf16 (f32)"},
+    {"tp-o-proj", "<scheme>", "the same of the matrix behind attention (auto)"},
+    {"tp-sums", "<type>", "with nk or k: parts of sums travel as f32 or bf16 (f32)"},
     {"hop-ns", "<n>", "words of other ranks arrive so much later, on cuda (0)"},
     {"mirror-ranks", "", "rank 0 alone, of a model whose tensors repeat its share: for real sizes"},
     {"launch", "<name>", "with a config: fused (a layer a launch) or per-stage (fused)"},

@@ -11,6 +11,9 @@
 // RUN: not megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=3 ranks=4})' 2>&1 | FileCheck %s --check-prefix=FOUR
 // RUN: megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=3 ranks=2 experts=nk},task-verify)' | FileCheck %s --check-prefix=PARTS
 // RUN: megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=3 ranks=4 experts=nk sums=bf16},task-verify)' | FileCheck %s --check-prefix=ROUNDED
+// RUN: megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=3 ranks=2 o-proj=k},task-verify)' | FileCheck %s --check-prefix=HEADS
+// RUN: megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=3 ranks=4 experts=nk o-proj=k sums=bf16},task-verify)' | FileCheck %s --check-prefix=BOTH
+// RUN: not megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=3 ranks=2 o-proj=k-ordered})' 2>&1 | FileCheck %s --check-prefix=ORDERED
 // RUN: megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=3 ranks=2 experts=nn-sums},task-verify)' | FileCheck %s --check-prefix=RANKS
 // RUN: not megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=3 ranks=2 experts=nn})' 2>&1 | FileCheck %s --check-prefix=WHOLE
 // RUN: not megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=3 ranks=2 experts=kn})' 2>&1 | FileCheck %s --check-prefix=WORD
@@ -149,6 +152,22 @@
 // PARTS-NEXT: task.compute "combine_normed<combine_experts, m_words>" {{.*}}@m[d0, 0] 1 x [128]]
 // ROUNDED: task.exchange @down_parts [8, 512] bf16 sentinel sets 2 {{.*}}{peers
 // ROUNDED: task.poll "poll_parts<{{.*}}@down_parts[d0 * 4, 384] 4 x [128], @g_post
+// The matrix behind attention likewise: what heads made stays, an SM adds all parts of its slice.
+// HEADS: task.kernel @sliding
+// HEADS: task.exchange @attn [2, 128] {{.*}}rank_parts = array<i64: 128, 1>
+// HEADS: task.weights @w_o n 256 k 128
+// HEADS: task.exchange @o_parts [2, 512] f32 sentinel sets 2 {{.*}}{peers
+// HEADS: task.edge {{.*}} @o_parts_words words epilogue -> epilogue
+// HEADS: task.exchange @y_o_proj [2, 256] bf16
+// HEADS: task.stage @o_proj linear {{.*}}reads [@attn[0, 0] 2 x [128], @w_o{{.*}}, @o_parts[0, 0] 2 x [512]] writes [@o_parts[0, d0 * 96] 2 x [96{{.*}}] own, @y_o_proj[0, d0 * 96] 2 x [96{{.*}}]] config {{.*}}epilogue = "parts"
+// HEADS: task.compute "epilogue_logits<o_proj, o_parts_words>" {{.*}} own]
+// HEADS: task.poll "poll_slice_parts<o_proj, o_parts_words, o_proj_kept>" [] waits @o_parts_words reads [@o_parts[0, d0 * 96] 2 x [96, d0 * -96 + 256], @o_parts[0, d0 * 96 + 256] 2 x [96, d0 * -96 + 256]] writes [@o_proj_kept
+// HEADS-NEXT: task.compute "publish_slice<o_proj, y_o_proj_words, o_proj_kept>" [] {{.*}} writes [@y_o_proj[0, d0 * 96] 2 x [96, d0 * -96 + 256]]
+// BOTH: task.exchange @o_parts [2, 1024] bf16 sentinel sets 2 {{.*}}{peers
+// BOTH: task.compute "epilogue_words<o_proj, o_parts_words>" {{.*}} own]
+// BOTH: task.exchange @down_parts [8, 512] bf16
+// ORDERED: task-split-ranks: o-proj k-ordered has no kernels: {{.*}}expected o-proj (--tp-o-proj) n, whose bits are those of one rank, or k
+
 // WHOLE: has outputs that are normed one by one: kernels exchange sums of their squares, not the outputs; expected experts (--tp-experts) nn-sums, auto or nk
 // WORD: task-split-ranks: expected experts of auto, nn, nn-sums or nk but got kn
 // TYPE: task-split-ranks: expected sums of f32 or bf16 but got f16

@@ -7,6 +7,7 @@
 // RUN: megalith-opt %S/Inputs/model.mlir --megalith-pipeline="sms=4 ranks=2 experts=nn" | FileCheck %s
 // RUN: not megalith-opt %S/Inputs/model.mlir --megalith-pipeline="sms=4 ranks=2 experts=nk" 2>&1 | FileCheck %s --check-prefix=PARTS
 // RUN: not megalith-opt %S/Inputs/model.mlir --megalith-pipeline="sms=4 ranks=2 experts=nn-sums" 2>&1 | FileCheck %s --check-prefix=SUMS
+// RUN: not megalith-opt %S/Inputs/model.mlir --megalith-pipeline="sms=4 ranks=2 o-proj=k" 2>&1 | FileCheck %s --check-prefix=HEADS
 
 // CHECK-LABEL: task.kernel @embed {{.*}}attributes {ranks = 2 : i64
 // CHECK:       task.exchange @resid [2, 256] bf16 sentinel sets 3 {{.*}}{peers
@@ -43,3 +44,4 @@
 // THREE: has 8 query heads and 2 KV heads, which 3 ranks cannot divide; expected a number of ranks that divides the query heads
 // PARTS: adds outputs to the residual where it makes them, for which ranks that divide K have no form yet; expected experts (--tp-experts) nn or auto
 // SUMS: has outputs that are not normed one by one, so there are no sums of squares to exchange; expected experts (--tp-experts) nn or auto
+// HEADS: adds its outputs to the residual where it makes them, for which ranks that divide K have no form yet; expected o-proj (--tp-o-proj) n or auto
