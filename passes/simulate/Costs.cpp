@@ -75,6 +75,8 @@ static void readMemory(Reader &read, Costs &costs) {
   for (int64_t window : {2, 3, 4, 6, 8, 12})
     costs.capacity.add(inFlightAt(window),
                        read(formatv("hbm.read.sms128.piece16k.window{0}", window)));
+  costs.unevenness = read("hbm.spread.piece16k.window4.pieces128.sd") /
+                     read("hbm.spread.piece16k.window4.pieces128.mean");
   costs.issue = (read("restart.experts.burst12.issue") - read("restart.experts.burst2.issue")) / 10;
   // Two pieces asked for at once: what the first gets until it is there.
   const double rate = std::min(costs.smRate, costs.capacity.at(0) / kSms);
@@ -98,6 +100,7 @@ static void readUnits(Reader &read, Costs &costs) {
       (costs.codeScale * kPiece / read("drain.gemv.16k") - costs.product) / 2;
   costs.productPerStep = // four steps less three
       costs.product - costs.codeScale * 0.75 * kPiece / read("drain.gemv.8x768.bare");
+  costs.nvfp4Rate = read("drain.nvfp4.bare");
   costs.normPerColumn = costs.codeScale * (read("norm.4096") - read("norm.2048")) / 2048;
   for (int64_t experts : {64, 128, 256, 512})
     costs.topK[experts] = read(formatv("topk.{0}", experts));
@@ -113,17 +116,24 @@ static void readParts(Reader &read, const costs::CostTable &table, Costs &costs)
                            "residual", "glu", "down", "combine", "entry", "again"})
       for (StringRef heat : {"", ".near", ".far"})
         read(formatv("part.rows{0}.{1}{2}", rows, part, heat));
+  for (int64_t width : {4096, 8192})
+    for (StringRef part : {"words", "branch", "join", "alone", "norm"})
+      for (StringRef heat : {"", ".near", ".far"})
+        read(formatv("part.rows1.stream{0}.{1}{2}", width, part, heat));
   for (int64_t rows : {1, 8})
-    for (StringRef part : {"merge.splits", "attention.pieces0.prepare", "attention.pieces0.begin",
-                           "attention.pieces8.pieces", "attention.pieces32.pieces",
-                           "attention.pieces8.finish", "attention.pieces8.publish",
-                           "attention.new.begin", "attention.new.finish", "attention.new.append"})
+    for (StringRef part :
+         {"merge.splits", "attention.open.producer", "attention.open.poller",
+          "attention.open.consumer", "attention.open.next", "attention.pieces0.prepare",
+          "attention.pieces0.begin", "attention.pieces8.pieces", "attention.pieces32.pieces",
+          "attention.pieces8.finish", "attention.pieces8.publish", "attention.new.begin",
+          "attention.new.finish", "attention.new.append"})
       for (StringRef heat : {"", ".near", ".far"})
         read(formatv("part.rows{0}.{1}{2}", rows, part, heat));
 }
 
 static void readExchanges(Reader &read, Costs &costs) {
-  const double oneWay = read("word.one_way");
+  const double oneWay = costs.oneWay = read("word.one_way");
+  costs.read = read("word.resident.read");
   for (int64_t rows : kPartRows) {
     // What a hop of the calibration is besides: product, chunks to the epilogue, words published,
     // the meeting before they are polled.
@@ -202,10 +212,17 @@ template <class Get> static double between(int64_t key, llvm::ArrayRef<int64_t> 
   return low + (high - low) * double(key - below) / double(above - below);
 }
 
+Heat Heat::ofCode(int64_t bytes) {
+  constexpr double kNearBytes = 80 * 1024, kFarBytes = 192 * 1024; // the table's
+  return {std::clamp((double(bytes) - kNearBytes) / (kFarBytes - kNearBytes), 0.0, 1.0)};
+}
+
 double Costs::part(StringRef name, int64_t rows, Heat heat) const {
-  static constexpr const char *kSuffixes[] = {"", ".near", ".far"};
+  if (!heat.isWarm && heat.far > 0 && heat.far < 1)
+    return (1 - heat.far) * part(name, rows, kNear) + heat.far * part(name, rows, kFar);
+  const char *const suffix = heat.isWarm ? "" : heat.far > 0 ? ".far" : ".near";
   auto find = [&](int64_t at) {
-    auto it = parts.find(formatv("rows{0}.{1}{2}", at, name, kSuffixes[size_t(heat)]).str());
+    auto it = parts.find(formatv("rows{0}.{1}{2}", at, name, suffix).str());
     return it == parts.end() ? std::optional<double>() : it->second;
   };
   std::vector<int64_t> known;

@@ -30,9 +30,16 @@ private:
   std::vector<std::pair<double, double>> points;
 };
 
-/// How much of the code that a step needs the SM's instruction caches hold when it comes to it for
-/// the first time in a launch.
-enum class Heat { Warm, Near, Far };
+/// How much other code has passed through an SM's instruction caches when a warp comes to a step
+/// for the first time in a launch: what the table calls near, far, or so much between.
+struct Heat {
+  double far = 0;      ///< 0: near; 1: far
+  bool isWarm = false; ///< none at all
+
+  /// Of a kernel of so many bytes, all of which a launch comes through.
+  static Heat ofCode(int64_t bytes);
+};
+inline constexpr Heat kWarm = {0, true}, kNear = {0}, kFar = {1};
 
 struct Costs {
   // Memory. `capacity` is by bytes that are asked for and have not landed, on all SMs.
@@ -42,6 +49,7 @@ struct Costs {
   Curve pollSlowdown;       ///< factor on it while all SMs poll; by the same bytes
   double issue = 0;         ///< the producer's time for a copy
   double oldestShare = 0.5; ///< of an SM's rate, that its older piece gets beside the next
+  double unevenness = 0;    ///< standard deviation of SMs' times in a launch over their mean
 
   // On an SM.
   double handover = 0;  ///< from a signal to its waiter's going on
@@ -52,6 +60,8 @@ struct Costs {
   std::map<std::string, double> parts; ///< "rows8.norm.near", without "part."
 
   // Between SMs, by the same bytes.
+  double oneWay = 0; ///< of a word
+  double read = 0;   ///< of a word that L2 has
   /// By rows, then (bytes of a row): from stored to polled and at hand.
   std::map<int64_t, std::map<int64_t, Curve>> arrival;
   Curve hop;       ///< that words come later from another rank, by bytes; empty: not measured
@@ -68,6 +78,7 @@ struct Costs {
   // Other shapes than the parts'.
   double normPerColumn = 0;       ///< of one row
   double product = 0;             ///< of a piece of four k16 steps, one row
+  double nvfp4Rate = 1;           ///< bytes a ns of products with NVFP4 codes
   double productPerStep = 0;      ///< of a step
   std::map<int64_t, double> topK; ///< by experts, one row
 
@@ -75,7 +86,7 @@ struct Costs {
   static llvm::Expected<Costs> of(const costs::CostTable &table);
 
   /// `name` without rows and heat: "norm", "attention.pieces8.begin"; rows between those measured.
-  double part(llvm::StringRef name, int64_t rows, Heat heat = Heat::Warm) const;
+  double part(llvm::StringRef name, int64_t rows, Heat heat = kWarm) const;
   /// Of `rows` rows of `bytes`.
   double arrivalOf(int64_t rows, int64_t bytes, double inFlight) const;
   /// One warp's gather of so many bytes that are there, at most `batch` loads a lane at once.

@@ -20,11 +20,12 @@ static constexpr int kFirstWarp[verify::kRoles] = {0, 1, 2, 2 + kConsumers};
 // Time
 //===----------------------------------------------------------------------===//
 
-void Engine::add(const verify::Program &program, const Prices &prices, Facts facts) {
+void Engine::add(const verify::Program &program, const Prices &prices, std::vector<Facts> facts) {
   Launch &launch = launches.emplace_back();
   launch.program = &program;
   launch.prices = &prices;
   launch.facts = std::move(facts);
+  launch.turns.resize(launch.facts.size());
   launch.sms.resize(size_t(sms));
   for (Sm &sm : launch.sms)
     sm.edges.resize(program.edges.size());
@@ -49,9 +50,10 @@ bool Engine::isNow(int64_t id) {
 }
 
 llvm::Expected<Timeline> Engine::run() {
-  timeline.launches.resize(launches.size());
-  for (int64_t sm = 0; sm < sms; ++sm)
+  for (int64_t sm = 0; sm < sms; ++sm) {
+    launches.front().sms[size_t(sm)].place = sm;
     schedule(0, EventKind::Start, sm);
+  }
   while (true) {
     const double copy = memory.next();
     const double event =
@@ -86,17 +88,55 @@ llvm::Expected<Timeline> Engine::run() {
   for (const Warp &warp : warps)
     if (warp.times.end == kNever)
       return llvm::createStringError(describe(warp) + " waits for ever");
-  for (Warp &warp : warps)
-    if (!warp.times.stages.empty())
-      timeline.launches[size_t(warp.launch)].warps.push_back(std::move(warp.times));
-  for (auto [times, launch] : llvm::zip_equal(timeline.launches, launches)) {
+  collect();
+  return std::move(timeline);
+}
+
+/// Times of warps, launch by launch; turns of a loop over launches are launches too.
+void Engine::collect() {
+  std::vector<size_t> first; // of each launch's turns
+  for (const Launch &launch : launches) {
+    first.push_back(timeline.launches.size());
+    for (size_t turn = 0; turn < launch.turns.size(); ++turn)
+      timeline.launches.push_back(
+          {{},
+           launch.begin,
+           launch.lastEnd,
+           launch.program->isLooping ? launch.program->launches[turn] : int64_t(first.size()) - 1});
+  }
+  for (Warp &warp : warps) {
+    const Launch &launch = launches[size_t(warp.launch)];
+    for (size_t turn = 0; turn < launch.turns.size(); ++turn) {
+      WarpTimes times = warp.times;
+      times.stages.clear();
+      for (auto [stage, of] : llvm::zip_equal(warp.times.stages, warp.turns))
+        if (of == int(turn))
+          times.stages.push_back(stage);
+      if (times.stages.empty())
+        continue;
+      if (turn > 0)
+        times.begin = times.stages.front().begin;
+      if (turn + 1 < launch.turns.size())
+        times.end = times.stages.back().end;
+      timeline.launches[first[size_t(warp.launch)] + turn].warps.push_back(std::move(times));
+    }
+  }
+  for (LaunchTimes &times : timeline.launches) {
     llvm::sort(times.warps, [](const WarpTimes &a, const WarpTimes &b) {
       return std::tie(a.sm, a.warp) < std::tie(b.sm, b.warp);
     });
-    times.begin = launch.begin;
-    times.end = launch.lastEnd;
   }
-  return std::move(timeline);
+  // A turn begins with the first of its warps and is over with the last.
+  for (auto [launch, from] : llvm::zip_equal(launches, first))
+    if (launch.program->isLooping)
+      for (size_t turn = 0; turn < launch.turns.size(); ++turn) {
+        LaunchTimes &times = timeline.launches[from + turn];
+        for (const WarpTimes &warp : times.warps) {
+          times.begin =
+              std::min(warp.begin, &warp == &times.warps.front() ? warp.begin : times.begin);
+          times.end = std::max(warp.end, &warp == &times.warps.front() ? warp.end : times.end);
+        }
+      }
 }
 
 std::string Engine::describe(const Warp &warp) const {
@@ -115,7 +155,6 @@ std::string Engine::describe(const Warp &warp) const {
 
 void Engine::start(int number, int64_t sm) {
   Launch &launch = launches[size_t(number)];
-  launch.sms[size_t(sm)].started = true;
   if (launch.begin == 0 && number > 0)
     launch.begin = now;
   for (int role = 0; role < verify::kRoles; ++role)
@@ -147,12 +186,11 @@ void Engine::endWarp(int64_t id) {
 
 void Engine::end(int number, int64_t sm) {
   Launch &launch = launches[size_t(number)];
-  launch.sms[size_t(sm)].ended = true;
   launch.lastEnd = now;
+  launch.free.push_back(launch.sms[size_t(sm)].place);
   if (!launch.sms[size_t(sm)].released) {
     launch.sms[size_t(sm)].released = true;
     ++launch.released;
-    launch.lastRelease = now;
   }
   if (++launch.ended == sms)
     for (int64_t warp : launch.waiting)
@@ -160,21 +198,46 @@ void Engine::end(int number, int64_t sm) {
   tryStarts(number + 1);
 }
 
-/// Starts the CTAs of a launch whose places are free.
+/// Starts CTAs of a launch in the order of their numbers, one for each place that is free: so those
+/// of the first numbers begin, and wait, where the launch before had least to do.
 void Engine::tryStarts(int number) {
   if (number >= int(launches.size()))
     return;
-  Launch &before = launches[size_t(number) - 1];
+  const Launch &before = launches[size_t(number) - 1];
   if (before.released < sms)
     return;
-  for (int64_t sm = 0; sm < sms; ++sm) {
-    Sm &own = launches[size_t(number)].sms[size_t(sm)];
-    if (own.started || !before.sms[size_t(sm)].ended)
-      continue;
-    own.started = true;
-    schedule(std::max(before.sms[size_t(sm)].end, before.lastRelease) + costs.gap, EventKind::Start,
-             number * sms + sm);
+  Launch &launch = launches[size_t(number)];
+  for (; launch.dealt < before.ended; ++launch.dealt) {
+    launch.sms[size_t(launch.dealt)].place = before.free[size_t(launch.dealt)];
+    schedule(now + costs.gap, EventKind::Start, number * sms + launch.dealt);
   }
+}
+
+/// Where a kernel loops over launches: all SMs have told that the turn before is over.
+Engine::Outcome Engine::awaitTurn(int64_t id) {
+  if (!isNow(id))
+    return Outcome::Blocked;
+  Warp &warp = warps[size_t(id)];
+  Turn &before = launches[size_t(warp.launch)].turns[size_t(warp.turn) - 1];
+  if (before.over < sms) {
+    before.waiting.push_back(id);
+    return Outcome::Blocked;
+  }
+  warp.time = std::max(warp.time, before.last + costs.oneWay);
+  return Outcome::Next;
+}
+
+Engine::Outcome Engine::endTurn(int64_t id) {
+  if (!isNow(id))
+    return Outcome::Blocked;
+  Warp &warp = warps[size_t(id)];
+  Turn &turn = launches[size_t(warp.launch)].turns[size_t(warp.turn)];
+  turn.last = now;
+  warp.time += costs.signal;
+  if (++turn.over == sms)
+    for (int64_t other : turn.waiting)
+      resume(other, now);
+  return Outcome::Next;
 }
 
 Engine::Outcome Engine::awaitLaunch(int64_t id) {

@@ -29,7 +29,8 @@ public:
   Engine(const Costs &costs, int64_t sms, std::optional<double> hopNs)
       : costs(costs), sms(sms), hopNs(hopNs), memory(costs, sms) {}
   /// Programs and prices outlive it. In the order of their launches.
-  void add(const verify::Program &program, const Prices &prices, Facts facts);
+  /// `facts`: of each of the program's launches, one but in a kernel that loops over a step's.
+  void add(const verify::Program &program, const Prices &prices, std::vector<Facts> facts);
   /// Once. The error names what waits for ever.
   llvm::Expected<Timeline> run();
 
@@ -59,7 +60,7 @@ private:
     int64_t trips, index;
   };
   struct Warp {
-    int launch = 0;
+    int launch = 0, turn = 0;
     int64_t sm = 0;
     int role = 0, number = 0; ///< number: within the role
     uint32_t at = 0;
@@ -71,6 +72,7 @@ private:
     std::vector<int64_t> uses; ///< by edge
     std::vector<bool> seen;    ///< steps come to before
     WarpTimes times;
+    std::vector<int> turns; ///< of times.stages
     bool inStage = false;
   };
   struct Sm {
@@ -80,16 +82,27 @@ private:
     llvm::SmallVector<int64_t, 8> atBarrier;
     int running = kWarps;
     double end = 0;
-    bool started = false, ended = false, released = false;
+    int64_t place = 0; ///< the machine's SM that its CTA runs on
+    bool released = false;
+  };
+  /// A launch of a kernel that loops over several: how many SMs have told that theirs is over.
+  struct Turn {
+    int64_t over = 0;
+    double last = 0;
+    llvm::SmallVector<int64_t, 0> waiting; ///< warps of the next, for it
   };
   struct Launch {
     const verify::Program *program = nullptr;
     const Prices *prices = nullptr;
-    Facts facts;
+    std::vector<Facts> facts; ///< by turn
+    std::vector<Turn> turns;
     std::vector<Sm> sms;
-    llvm::DenseMap<std::pair<int64_t, int64_t>, Words> words; ///< by (exchange, key)
-    int64_t released = 0, ended = 0; ///< SMs that let the next begin; that are over
-    double lastRelease = 0, lastEnd = 0;
+    /// By (exchange's state in a turn, key).
+    llvm::DenseMap<std::pair<int64_t, int64_t>, Words> words;
+    int64_t released = 0, ended = 0;    ///< SMs that let the next begin; that are over
+    int64_t dealt = 0;                  ///< CTAs that have begun, the first ones
+    llvm::SmallVector<int64_t, 0> free; ///< places in the order in which its CTAs left them
+    double lastEnd = 0;
     llvm::SmallVector<int64_t, 0> waiting; ///< warps of the next launch, for its end
     double begin = 0;
   };
@@ -122,6 +135,8 @@ private:
   Outcome compute(int64_t id, const verify::Instr &instr);
   Outcome poll(int64_t id, const verify::Instr &instr);
   Outcome awaitLaunch(int64_t id);
+  Outcome awaitTurn(int64_t id);
+  Outcome endTurn(int64_t id);
   Outcome meet(int64_t id);
   void closeStage(Warp &warp);
   void endWarp(int64_t id);
@@ -134,6 +149,8 @@ private:
   llvm::SmallVector<int64_t, 2> keysOf(const Launch &launch, const Warp &warp,
                                        const verify::Instr &instr,
                                        const verify::Access &access) const;
+  static int64_t stateOf(const Launch &launch, const verify::Instr &instr,
+                         const verify::Access &access);
   int64_t keyOf(const Launch &launch, const Warp &warp, const verify::Instr &instr,
                 const verify::Access &access) const;
   void countWords(Launch &launch);
@@ -144,12 +161,18 @@ private:
                   const verify::Access &access) const;
 
   // Launches.
+  void collect();
   void start(int launch, int64_t sm);
   void end(int launch, int64_t sm);
   void tryStarts(int launch);
 
   int64_t tripsOf(const Launch &launch, const verify::Loop &loop, int64_t sm,
                   llvm::ArrayRef<int64_t> dims) const;
+  const Facts &factsOf(const Launch &launch, const Warp &warp) const {
+    return launch.facts[size_t(warp.turn)];
+  }
+  int64_t splitsOf(const Facts &facts, const Warp &warp) const;
+  double slownessOf(const Warp &warp) const;
   const Tile *tileOf(const Launch &launch, const Warp &warp) const;
   bool isRing(const Launch &launch, int edge) const;
   std::string describe(const Warp &warp) const;

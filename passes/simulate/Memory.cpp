@@ -48,10 +48,10 @@ void Memory::dropStale() {
     finishes.pop();
 }
 
-void Memory::issue(double now, int64_t sm, int64_t bytes, uint64_t token) {
+void Memory::issue(double now, int64_t sm, int64_t bytes, uint64_t token, double slowness) {
   moveTo(now);
   bytesInFlight += double(bytes);
-  arrivals.push({now + costs.latency, sm, {double(bytes), double(bytes), token}});
+  arrivals.push({now + costs.latency, sm, {double(bytes) * slowness, double(bytes), token}});
   update();
 }
 

@@ -21,8 +21,9 @@ class Memory {
 public:
   Memory(const Costs &costs, int64_t sms) : costs(costs), queues(size_t(sms)) {}
 
-  /// At `now`, not before any earlier call's. `token` comes back when it has landed.
-  void issue(double now, int64_t sm, int64_t bytes, uint64_t token);
+  /// At `now`, not before any earlier call's. `token` comes back when it has landed; that takes the
+  /// bytes `slowness` times as long as others, but for the latency.
+  void issue(double now, int64_t sm, int64_t bytes, uint64_t token, double slowness = 1);
   /// When the next copy flows or lands; infinite if none is under way.
   double next() const;
   /// Moves on to `now` = next(); tokens of what has landed.
@@ -35,7 +36,7 @@ public:
 
 private:
   struct Piece {
-    double left; ///< bytes
+    double left; ///< bytes, times slowness
     double bytes;
     uint64_t token;
   };

@@ -50,12 +50,42 @@ static Price operator-(const Price &a, double b) {
 }
 
 /// The product of one piece: a stage's first has its code to fetch.
-static Price productPrice(const Costs &costs, int64_t rows, int64_t steps, Heat heat) {
+Price Prices::productPrice(StageOp stage, const Costs &costs, Heat heat) const {
+  const double cold = std::max(costs.part("first", rows, heat) - costs.part("first", rows), 0.0);
+  if (const int64_t bytes = nvfp4Pieces.lookup(stage)) { // as many rows as there are cost the same
+    const double warm = costs.codeScale * double(bytes) / costs.nvfp4Rate;
+    return {warm, warm + cold};
+  }
   // The parts have rows and heat; the rate, measured without looks at the clock, the time.
   const double one = costs.part("three", 1);
   const double warm = costs.product * (one > 0 ? costs.part("three", rows) / one : 1);
-  const double cold = costs.part("first", rows, heat) - costs.part("first", rows);
-  return Price{warm, warm + std::max(cold, 0.0)} - costs.productPerStep * double(4 - steps);
+  const int64_t steps = blockSteps(configInt(stage, "k", 2048));
+  return Price{warm, warm + cold} - costs.productPerStep * double(4 - steps);
+}
+
+/// A part of a row of an fp32 stream, by its width: straight on from the two that were measured.
+static Price streamPrice(const Costs &costs, StringRef part, int64_t width, Heat heat) {
+  auto at = [&](Heat heat) {
+    const double narrow = costs.part(("stream4096." + part).str(), 1, heat);
+    const double wide = costs.part(("stream8192." + part).str(), 1, heat);
+    return std::max(narrow + (wide - narrow) * double(width - 4096) / 4096, 0.0);
+  };
+  return {at(kWarm), std::max(at(heat), at(kWarm))};
+}
+
+/// A row of the stream: its words are scaled when they are there, and the branch's taken.
+static Price pollPrice(const verify::Instr &instr, StageOp stage, const Costs &costs, Heat heat) {
+  const StringRef name = functionOf(cast<PollOp>(instr.op).getCallee());
+  const int64_t width = configInt(stage, "k", 2048);
+  auto norm = stage.getConfig().getAs<StringAttr>("branch_norm");
+  // A warp has an eighth of the row; the look itself is the poll's.
+  if (name == "poll_stream")
+    return streamPrice(costs, norm && norm.getValue() == "absent" ? "alone" : "words", width,
+                       heat) -
+           costs.sweepOf(4 * width / 8, 8, 0);
+  if (name == "poll_branch")
+    return streamPrice(costs, "branch", width, heat) - costs.sweepOf(2 * width / 8, 8, 0);
+  return {};
 }
 
 /// A warp's own piece of attention: eight warps with pieces of their own each, less what passing
@@ -72,15 +102,62 @@ static Price piecePrice(const Costs &costs, int64_t rows, Heat heat) {
 
 Prices::Prices(const verify::Program &program, const Costs &costs, Heat heat)
     : rows(task::KernelOp(program.kernel).getRows()) {
+  findNvfp4(program);
   for (int role = 0; role < verify::kRoles; ++role) {
     StageOp stage;
     for (const verify::Instr &instr : program.code[role]) {
       if (instr.kind == verify::Instr::Stage)
         stage = cast<StageOp>(instr.op);
-      prices[role].push_back(instr.kind == verify::Instr::Compute ? price(instr, stage, costs, heat)
-                                                                  : Entry{});
+      switch (instr.kind) {
+      case verify::Instr::Compute:
+        prices[role].push_back(price(instr, stage, costs, heat));
+        break;
+      case verify::Instr::Poll:
+        prices[role].push_back({.usual = pollPrice(instr, stage, costs, heat)});
+        break;
+      case verify::Instr::LoopBegin:
+        prices[role].push_back(opening(program, instr, role, costs, heat));
+        break;
+      default:
+        prices[role].push_back({});
+      }
     }
   }
+}
+
+void Prices::findNvfp4(const verify::Program &program) {
+  StageOp stage;
+  const std::vector<int64_t> dims(program.maxDepth + 1, 0);
+  for (const verify::Instr &instr : program.code[int(task::Role::Producer)]) {
+    if (instr.kind == verify::Instr::Stage)
+      stage = cast<StageOp>(instr.op);
+    if (instr.kind != verify::Instr::Copy)
+      continue;
+    const verify::Access &read = program.accessesOf(instr).front();
+    auto weights = dyn_cast<WeightsOp>(program.globals[size_t(read.decl)].op);
+    if (!weights || !weights.getNvfp4())
+      continue;
+    const verify::Rect rect = read.at(dims.data());
+    nvfp4Pieces[stage] = rect.rows * rect.cols * weights.stripBytes();
+  }
+}
+
+/// Tiles of attention are a list that every role makes from the step's descriptor; consumers load
+/// gains and frequencies besides, which come from HBM.
+Prices::Entry Prices::opening(const verify::Program &program, const verify::Instr &instr, int role,
+                              const Costs &costs, Heat heat) const {
+  task::ForOp loop = program.loops[size_t(instr.loop)].op;
+  if (!loop.getIterate().value_or("").starts_with("AttentionTiles<"))
+    return {};
+  static constexpr const char *kParts[verify::kRoles] = {
+      "attention.open.producer", "attention.open.poller", "attention.open.consumer", nullptr};
+  if (!kParts[role])
+    return {};
+  // Consumers have waited for the launch before, which empties the SM's cache of the descriptor;
+  // the part was measured where there was none to wait for.
+  const double next =
+      role == int(task::Role::Consumer) ? costs.part("attention.open.next", rows) + costs.read : 0;
+  return {.usual = {.warm = next, .first = costs.part(kParts[role], rows, heat)}};
 }
 
 Prices::Entry Prices::price(const verify::Instr &instr, StageOp stage, const Costs &costs,
@@ -100,7 +177,7 @@ Prices::Entry Prices::price(const verify::Instr &instr, StageOp stage, const Cos
   };
   const int64_t k = configInt(stage, "k", 2048);
   if (name == "gemv_block") {
-    const Price price = productPrice(costs, rows, blockSteps(k), heat);
+    const Price price = productPrice(stage, costs, heat);
     return {price, price};
   }
   if (name == "store_part") { // its own acquire and signal are steps too
@@ -109,6 +186,11 @@ Prices::Entry Prices::price(const verify::Instr &instr, StageOp stage, const Cos
   }
   if (name == "rms_norm")
     return meeting(part("norm", 1, costs.normPerColumn * double((k - 2048) * rows)));
+  if (name == "join_row" || name == "deal_row" || name == "norm_row" || name == "deal_norm_row") {
+    const Price price = streamPrice(
+        costs, name.starts_with("join") || name == "deal_row" ? "join" : "norm", k, heat);
+    return {price, price};
+  }
   if (name == "select_experts") {
     Curve byExperts;
     for (const auto &[experts, ns] : costs.topK)
@@ -161,16 +243,20 @@ Prices::Entry Prices::price(const verify::Instr &instr, StageOp stage, const Cos
     return entry;
   }
   if (name == "merge_splits") {
-    // 32 channels at the first of the table's shapes, 128 at the other.
+    // 32 splits of 32 channels at the first of the table's shapes, of 128 at the other. A lane
+    // looks at a split once, then at its channels split after split: what grows with channels grows
+    // with splits.
     const double channels =
         double(configInt(stage, "head_dim", 128)) / double(configInt(stage, "merge_parts", 1));
-    Curve warm, first;
-    for (const auto &[width, shape] : {std::pair(32.0, 1), std::pair(128.0, 8)}) {
-      warm.add(width, costs.part("merge.splits", shape));
-      first.add(width, costs.part("merge.splits", shape, heat));
-    }
-    const Price price{warm.at(channels), first.at(channels)};
-    return {price, price};
+    const double narrow = costs.part("merge.splits", 1), wide = costs.part("merge.splits", 8);
+    const double perChannel = (wide - narrow) / 96;
+    const double cold = std::max(costs.part("merge.splits", channels < 80 ? 1 : 8, heat) -
+                                     (channels < 80 ? narrow : wide),
+                                 0.0);
+    const double looks = std::max(narrow - 32 * perChannel, 0.0);
+    Entry entry{{looks, looks + cold}, {looks, looks + cold}};
+    entry.perSplit = perChannel * channels / 32;
+    return entry;
   }
   const StringRef part_ =
       llvm::StringSwitch<StringRef>(name)

@@ -6,6 +6,8 @@
 #include "passes/simulate/Workload.h"
 #include "passes/verify/Program.h"
 
+#include "llvm/ADT/DenseMap.h"
+
 #include <set>
 #include <string>
 #include <vector>
@@ -27,10 +29,20 @@ public:
   /// step's new position; `isOwn`: the piece is this warp's to compute.
   const Price &of(int role, uint32_t at) const { return prices[size_t(role)][at].usual; }
   const Price &fresh(int role, uint32_t at) const { return prices[size_t(role)][at].fresh; }
+  /// What comes before a loop over the step's tiles, once in a launch: the step's descriptor is
+  /// read, and what the tiles have in common. `at`: where the loop begins.
+  double opening(int role, uint32_t at) const { return prices[size_t(role)][at].usual.first; }
+  /// The list's next tile or its end: what the descriptor says is not in the SM's cache any more.
+  double nextTile(int role, uint32_t at) const { return prices[size_t(role)][at].usual.warm; }
+  /// What a consumer makes of a poll's words when they are there; of most polls nothing.
+  const Price &afterPoll(int role, uint32_t at) const { return prices[size_t(role)][at].usual; }
   /// Whether only the first `rows` warps of the role do it, one a row.
   bool isByRow(int role, uint32_t at) const { return prices[size_t(role)][at].byRow; }
   /// Whether a piece of attention, which one chunk's warps compute.
   bool isPiece(int role, uint32_t at) const { return prices[size_t(role)][at].piece; }
+
+  /// Of a merge tile, what each of its splits costs besides.
+  double perSplit(int role, uint32_t at) const { return prices[size_t(role)][at].perSplit; }
 
   const std::set<std::string> &unknown() const { return unknownNames; }
   /// Device functions that the table has no part for, taken to cost what a like one does.
@@ -40,10 +52,16 @@ private:
   struct Entry {
     Price usual, fresh;
     bool byRow = false, piece = false;
+    double perSplit = 0;
   };
   Entry price(const verify::Instr &instr, task::StageOp stage, const Costs &costs, Heat heat);
+  void findNvfp4(const verify::Program &program);
+  Price productPrice(task::StageOp stage, const Costs &costs, Heat heat) const;
+  Entry opening(const verify::Program &program, const verify::Instr &instr, int role,
+                const Costs &costs, Heat heat) const;
 
   int64_t rows;
+  llvm::DenseMap<mlir::Operation *, int64_t> nvfp4Pieces; ///< bytes of one, by stage
   std::array<std::vector<Entry>, verify::kRoles> prices;
   std::set<std::string> unknownNames, estimatedNames;
 };

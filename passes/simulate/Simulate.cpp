@@ -24,11 +24,11 @@ static llvm::Error check(llvm::ArrayRef<KernelOp> launches) {
                         "after task-lower-to-roles",
                         name)
               .str());
-    if (kernel.isLooping())
+    if (kernel.isLooping() && launches.size() > 1)
       return llvm::createStringError(
-          llvm::formatv("kernel @{0}: expected a kernel of one launch but got one that loops over "
-                        "a step's; simulate the plan of --scope=layer",
-                        name)
+          llvm::formatv("kernel @{0} loops over a step's launches: expected it alone but got {1} "
+                        "kernels",
+                        name, launches.size())
               .str());
     if (kernel.getSms() != first.getSms() || kernel.getRows() != first.getRows())
       return llvm::createStringError(
@@ -45,6 +45,15 @@ static llvm::Error check(llvm::ArrayRef<KernelOp> launches) {
                       kMostLaunches, first.getSms(), launches.size())
             .str());
   return llvm::Error::success();
+}
+
+double stepTime(llvm::ArrayRef<LaunchTimes> played, int64_t launches) {
+  double time = played.empty() ? 0 : played.back().end;
+  for (size_t i = 1; i < played.size(); ++i) {
+    const int64_t next = i + 1 < played.size() ? played[i + 1].number : launches;
+    time += double(next - played[i].number - 1) * (played[i].begin - played[i - 1].begin);
+  }
+  return time;
 }
 
 llvm::Expected<Timeline> simulate(llvm::ArrayRef<KernelOp> launches, const Costs &costs,
@@ -73,10 +82,15 @@ llvm::Expected<Timeline> simulate(llvm::ArrayRef<KernelOp> launches, const Costs
     std::unique_ptr<Compiled> &one = compiled[kernel];
     if (!one)
       one = std::make_unique<Compiled>(kernel, costs, heat);
-    llvm::Expected<Facts> facts = factsOf(kernel, shape, number);
-    if (!facts)
-      return facts.takeError();
-    engine.add(one->program, one->prices, std::move(*facts));
+    std::vector<Facts> facts;
+    for (int64_t turn : one->program.launches) {
+      llvm::Expected<Facts> of =
+          factsOf(kernel, shape, one->program.isLooping ? uint64_t(turn) : number);
+      if (!of)
+        return of.takeError();
+      facts.push_back(std::move(*of));
+    }
+    engine.add(one->program, one->prices, std::move(facts));
   }
   return engine.run();
 }

@@ -38,7 +38,12 @@ struct WarpTimes {
 struct LaunchTimes {
   std::vector<WarpTimes> warps; ///< of roles that do something, by SM, then warp
   double begin = 0, end = 0;    ///< of its first and last CTA
+  int64_t number = 0; ///< among those given; in a kernel that loops over a step's, among these
 };
+
+/// How long a step takes of whose launches in a loop only some were played: each of those left out
+/// as long as the one before it, from begin to begin. `launches`: that the step has.
+double stepTime(llvm::ArrayRef<LaunchTimes> played, int64_t launches);
 
 struct Timeline {
   std::vector<LaunchTimes> launches;
@@ -48,10 +53,11 @@ struct Timeline {
 };
 
 /// Kernels at role level, launched one after the other with programmatic overlap, the words that
-/// the first takes from a launch before all there. The error names the SM, role and op that waits
-/// for ever, or what does not fit.
+/// the first takes from a launch before all there. One that loops over the launches of a step comes
+/// alone; the first three of each row of like launches are played. The error names the SM, role and
+/// op that waits for ever, or what does not fit.
 llvm::Expected<Timeline> simulate(llvm::ArrayRef<task::KernelOp> launches, const Costs &costs,
-                                  const StepShape &shape, Heat heat = Heat::Near);
+                                  const StepShape &shape, Heat heat = kNear);
 
 } // namespace megalith::simulate
 

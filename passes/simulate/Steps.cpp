@@ -14,7 +14,8 @@ namespace megalith::simulate {
 void Engine::runWarp(int64_t id) {
   const std::vector<Instr> &code =
       launches[size_t(warps[size_t(id)].launch)].program->code[warps[size_t(id)].role];
-  while (warps[size_t(id)].at < code.size())
+  while (warps[size_t(id)].at < code.size()) {
+    warps[size_t(id)].turn = code[warps[size_t(id)].at].launch;
     switch (step(id, code[warps[size_t(id)].at])) {
     case Outcome::Next:
       ++warps[size_t(id)].at;
@@ -25,6 +26,7 @@ void Engine::runWarp(int64_t id) {
     case Outcome::Blocked:
       return;
     }
+  }
   endWarp(id);
 }
 
@@ -82,19 +84,19 @@ Engine::Outcome Engine::step(int64_t id, const Instr &instr) {
   case Instr::Compute:
     return compute(id, instr);
   case Instr::LaunchWait:
-    return awaitLaunch(id);
+    return warp.turn > 0 ? awaitTurn(id) : awaitLaunch(id);
+  case Instr::LaunchDone:
+    return endTurn(id);
   case Instr::LaunchDependents:
     if (!isNow(id))
       return Outcome::Blocked;
     if (Sm &sm = launch.sms[size_t(warp.sm)]; !sm.released) {
       sm.released = true;
       ++launch.released;
-      launch.lastRelease = now;
       tryStarts(warp.launch + 1);
     }
     return Outcome::Next;
   case Instr::Rearm:
-  case Instr::LaunchDone:
     return Outcome::Next;
   }
   llvm_unreachable("all kinds of steps are above");
@@ -123,6 +125,7 @@ Engine::Outcome Engine::enterStage(Warp &warp, const Instr &instr) {
     ++number;
   }
   warp.times.stages.push_back({.stage = number, .begin = warp.time});
+  warp.turns.push_back(warp.turn);
   warp.inStage = true;
   return Outcome::Next;
 }
@@ -134,13 +137,16 @@ int64_t Engine::tripsOf(const Launch &launch, const verify::Loop &loop, int64_t 
   const verify::Valuation::Symbol &symbol = launch.program->symbols[size_t(loop.symbol)];
   const llvm::StringRef name(reinterpret_cast<const char *>(symbol.name.data()),
                              symbol.name.size());
-  const auto known = launch.facts.symbol(name, sm, loop.dim > 1 ? dims[1] : 0);
+  const auto known = launch.facts[size_t(loop.launch)].symbol(name, sm, loop.dim > 1 ? dims[1] : 0);
   return known ? std::min(*known, symbol.max) : symbol.max;
 }
 
 Engine::Outcome Engine::enterLoop(Warp &warp, const Instr &instr) {
   const Launch &launch = launches[size_t(warp.launch)];
   const verify::Loop &loop = launch.program->loops[size_t(instr.loop)];
+  if (!warp.seen[warp.at])
+    warp.time += launch.prices->opening(warp.role, warp.at);
+  warp.seen[warp.at] = true;
   const int64_t trips = tripsOf(launch, loop, warp.sm, warp.dims);
   if (trips <= 0) {
     warp.at = instr.end;
@@ -153,6 +159,7 @@ Engine::Outcome Engine::enterLoop(Warp &warp, const Instr &instr) {
 
 Engine::Outcome Engine::leaveLoop(Warp &warp, const Instr &instr) {
   Frame &frame = warp.frames.back();
+  warp.time += launches[size_t(warp.launch)].prices->nextTile(warp.role, instr.end);
   const unsigned dim = launches[size_t(warp.launch)].program->loops[size_t(frame.loop)].dim;
   if (++frame.index < frame.trips) {
     warp.dims[dim] = frame.index;

@@ -22,7 +22,7 @@ int64_t Engine::keyOf(const Launch &launch, const Warp &warp, const Instr &,
   const int64_t argument = access.argument->eval(warp.dims.data());
   if (access.axiom == Axiom::Uniform)
     return 1 + argument;
-  const Facts &facts = launch.facts;
+  const Facts &facts = factsOf(launch, warp);
   if (access.isWrite) { // an attention tile's
     const std::vector<Tile> &own = facts.tiles[size_t(warp.sm)];
     const Tile &tile = own[size_t(argument)];
@@ -31,6 +31,11 @@ int64_t Engine::keyOf(const Launch &launch, const Warp &warp, const Instr &,
   const int64_t head = (warp.sm + argument * sms) / facts.mergeParts;
   const int64_t row = head / facts.qHeads;
   return 1 + row * facts.kvHeads + head % facts.qHeads / (facts.qHeads / facts.kvHeads);
+}
+
+/// Among `words`: the exchange of an access, in the turn that the instruction is of.
+int64_t Engine::stateOf(const Launch &launch, const Instr &instr, const Access &access) {
+  return int64_t(launch.program->stateOf(instr.launch, access.decl));
 }
 
 /// What polls may call the words that a step publishes.
@@ -56,6 +61,7 @@ void Engine::countPublishing(Launch &launch, int role, int64_t sm) {
   warp.dims[0] = sm;
   for (uint32_t at = 0; at < code.size();) {
     const Instr &instr = code[at];
+    warp.turn = instr.launch;
     if (instr.kind == Instr::Stage && sm >= instr.sms) {
       at = instr.end;
       continue;
@@ -83,7 +89,7 @@ void Engine::countPublishing(Launch &launch, int role, int64_t sm) {
       for (const Access &access : launch.program->accessesOf(instr))
         if (access.isWrite && !access.isShared)
           for (int64_t key : keysOf(launch, warp, instr, access))
-            launch.words[{access.decl, key}].missing += kWarpsOf[role];
+            launch.words[{stateOf(launch, instr, access), key}].missing += kWarpsOf[role];
     }
     ++at;
   }
@@ -95,7 +101,7 @@ void Engine::publish(Launch &launch, Warp &warp, const Instr &instr) {
         launch.program->globals[size_t(access.decl)].kind != verify::Global::Exchange)
       continue;
     for (int64_t key : keysOf(launch, warp, instr, access)) {
-      Words &words = launch.words[{access.decl, key}];
+      Words &words = launch.words[{stateOf(launch, instr, access), key}];
       words.last = std::max(words.last, now);
       words.times.push_back(now);
       if (--words.missing == 0) {
@@ -159,7 +165,8 @@ Engine::Outcome Engine::poll(int64_t id, const Instr &instr) {
     return Outcome::Next;
   // Words of this launch, of the one before, or of one that is over.
   Launch *source = &launch;
-  if (!read->isCurrent())
+  const bool isOwn = launch.program->isOwn(*read, instr);
+  if (!isOwn)
     source = warp.launch > 0 ? &launches[size_t(warp.launch) - 1] : nullptr;
   if (!exchange || !exchange.isSelfValidating())
     source = nullptr;
@@ -168,7 +175,10 @@ Engine::Outcome Engine::poll(int64_t id, const Instr &instr) {
   if (source) {
     // Exchanges have one name in all kernels, but each its own number for them.
     int64_t decl = read->decl;
-    if (source->program != launch.program)
+    if (isOwn)
+      decl =
+          int64_t(launch.program->stateOf(launch.program->publisherOf(*read, instr), read->decl));
+    else if (source->program != launch.program)
       for (auto [i, global] : llvm::enumerate(source->program->globals))
         if (verify::Program::nameOf(global.op) == exchange.getSymName())
           decl = int64_t(i);
@@ -194,6 +204,9 @@ Engine::Outcome Engine::poll(int64_t id, const Instr &instr) {
     const double sweep = costs.sweepOf(mine, 8, load);
     const auto late = int64_t(std::ceil(double(rows) * (words ? words->lateShare(sweep) : 1)));
     warp.time = std::max(warp.time + sweep, last + costs.arrivalOf(late, width, load));
+    const Price &after = launch.prices->afterPoll(warp.role, warp.at);
+    warp.time += warp.seen[warp.at] ? after.warm : after.first;
+    warp.seen[warp.at] = true;
     if (warp.inStage) {
       warp.times.stages.back().ready = warp.time;
       warp.times.stages.back().waited += warp.time - before;
@@ -201,15 +214,18 @@ Engine::Outcome Engine::poll(int64_t id, const Instr &instr) {
   } else {
     int64_t bytes = rect.rows * width, batch = 8;
     if (key > 0 && read->axiom == Axiom::Uniform) {
-      bytes = width * launch.facts.entries[size_t(key) - 1].pairs;
+      bytes = width * factsOf(launch, warp).entries[size_t(key) - 1].pairs;
       batch = std::min<int64_t>(llvm::divideCeil(2 * width, 512), 8); // two rows
     } else if (key > 0) { // a merge tile's records of all splits
       batch = 12;
-      const auto row = size_t((key - 1) / launch.facts.kvHeads);
-      bytes = row < launch.facts.splits.size()
-                  ? launch.facts.splits[row] *
-                        llvm::divideCeil(launch.facts.headDim / launch.facts.mergeParts + 2, 3) * 16
-                  : 0;
+      const auto row = size_t((key - 1) / factsOf(launch, warp).kvHeads);
+      bytes =
+          row < factsOf(launch, warp).splits.size()
+              ? factsOf(launch, warp).splits[row] *
+                    llvm::divideCeil(
+                        factsOf(launch, warp).headDim / factsOf(launch, warp).mergeParts + 2, 3) *
+                    16
+              : 0;
     } else if (write && write->isShared) {
       const verify::Rect target = write->at(warp.dims.data());
       bytes = std::min(bytes, target.cols * 2 * (tileOf(launch, warp) ? 1 : target.rows));

@@ -3,6 +3,8 @@
 #include "passes/simulate/Engine.h"
 
 #include <algorithm>
+#include <cmath>
+#include <random>
 
 using namespace mlir;
 using namespace megalith::task;
@@ -12,9 +14,10 @@ using megalith::verify::Instr;
 namespace megalith::simulate {
 
 const Tile *Engine::tileOf(const Launch &launch, const Warp &warp) const {
-  if (launch.facts.tiles.empty() || warp.frames.empty())
+  const Facts &facts = factsOf(launch, warp);
+  if (facts.tiles.empty() || warp.frames.empty())
     return nullptr;
-  const std::vector<Tile> &own = launch.facts.tiles[size_t(warp.sm)];
+  const std::vector<Tile> &own = facts.tiles[size_t(warp.sm)];
   const auto index = size_t(warp.dims[1]);
   return index < own.size() ? &own[index] : nullptr;
 }
@@ -33,11 +36,21 @@ int64_t Engine::bytesOf(const Launch &launch, const Warp &warp, const Instr &ins
     return std::max<int64_t>(rect.rows, 0) * rect.cols * weights.stripBytes();
   }
   if (const Tile *tile = tileOf(launch, warp); tile && instr.kind == Instr::Copy) {
-    const int64_t before = warp.dims[2] * launch.facts.pieceUnits;
-    return std::clamp<int64_t>(tile->fullUnits - before, 0, launch.facts.pieceUnits) *
-           launch.facts.unitBytes;
+    const Facts &facts = factsOf(launch, warp);
+    const int64_t before = warp.dims[2] * facts.pieceUnits;
+    return std::clamp<int64_t>(tile->fullUnits - before, 0, facts.pieceUnits) * facts.unitBytes;
   }
   return rect.rows * rect.cols * 2;
+}
+
+/// SMs that read alike are not served alike: one is ahead throughout a launch, another one in the
+/// next. The last of 128 is four deviations behind the mean (hbm.spread.*.late), so they are drawn
+/// from an exponential distribution, by a hash of launch, turn and SM.
+double Engine::slownessOf(const Warp &warp) const {
+  std::mt19937_64 random(uint64_t(warp.launch) << 32 | uint64_t(warp.turn) << 16 |
+                         uint64_t(warp.sm));
+  const double even = std::ldexp(double((random() >> 11) + 1), -53); // in (0, 1]
+  return std::max(1 + costs.unevenness * (-std::log(even) - 1), 0.5);
 }
 
 Engine::Outcome Engine::copy(int64_t id, const Instr &instr) {
@@ -45,13 +58,22 @@ Engine::Outcome Engine::copy(int64_t id, const Instr &instr) {
     return Outcome::Blocked;
   Warp &warp = warps[size_t(id)];
   const Launch &launch = launches[size_t(warp.launch)];
+  const int64_t place = launch.sms[size_t(warp.sm)].place;
   const auto use = uint64_t(warp.uses[size_t(instr.edge)]++);
   const int64_t bytes = bytesOf(launch, warp, instr, launch.program->accessesOf(instr).front());
-  memory.issue(now, warp.sm, std::max<int64_t>(bytes, 1),
+  memory.issue(now, place, std::max<int64_t>(bytes, 1),
                uint64_t(warp.launch) << 56 | uint64_t(warp.sm) << 44 | uint64_t(instr.edge) << 32 |
-                   use);
+                   use,
+               slownessOf(warp));
   warp.time += costs.issue;
   return Outcome::Next;
+}
+
+/// Splits of the row whose merge tile a warp is at; the tiles are dealt to SMs in turn.
+int64_t Engine::splitsOf(const Facts &facts, const Warp &warp) const {
+  const int64_t tile = warp.sm + warp.dims[1] * sms;
+  const auto row = size_t(tile / facts.mergeParts / facts.qHeads);
+  return row < facts.splits.size() ? facts.splits[row] : 0;
 }
 
 Engine::Outcome Engine::compute(int64_t id, const Instr &instr) {
@@ -70,17 +92,21 @@ Engine::Outcome Engine::compute(int64_t id, const Instr &instr) {
     if (prices.isByRow(warp.role, warp.at))
       pairs = warp.number < int64_t(KernelOp(launch.program->kernel).getRows());
     if (prices.isPiece(warp.role, warp.at)) {
-      const int64_t group = launch.facts.qHeads / launch.facts.kvHeads;
+      const int64_t group = factsOf(launch, warp).qHeads / factsOf(launch, warp).kvHeads;
       const int64_t columns = std::min<int64_t>(llvm::divideCeil(group, 8), 8);
-      const int64_t chunks = 8 / columns, pair = warp.dims[2] * launch.facts.pieceUnits / 2;
+      const int64_t chunks = 8 / columns,
+                    pair = warp.dims[2] * factsOf(launch, warp).pieceUnits / 2;
       pairs = 0; // a piece of four units has two, each at the price of bf16's
-      for (int64_t p = pair; p < pair + std::max<int64_t>(1, launch.facts.pieceUnits / 2); ++p)
+      for (int64_t p = pair; p < pair + std::max<int64_t>(1, factsOf(launch, warp).pieceUnits / 2);
+           ++p)
         pairs += warp.number / columns == p % chunks;
     }
     for (int i = 0; i < pairs; ++i) {
       warp.time += warp.seen[warp.at] ? price.warm : std::max(price.first, price.warm);
       warp.seen[warp.at] = true;
     }
+    if (const double perSplit = prices.perSplit(warp.role, warp.at); perSplit > 0)
+      warp.time += perSplit * double(splitsOf(factsOf(launch, warp), warp));
     warp.phase = 2;
   }
   if (!instr.publishes)

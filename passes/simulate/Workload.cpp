@@ -36,6 +36,7 @@ static void addTiles(KernelOp kernel, StageOp stage, const StepShape &shape, Fac
   facts.headDim = configInt(stage, "head_dim").value_or(64);
   facts.mergeParts = configInt(stage, "merge_parts").value_or(1);
   // As codegen/device/attention_shape.cuh has them.
+  const auto window = int(configInt(stage, "window").value_or(0));
   const int64_t kvBytes = kvBytesOf(kernel, stage);
   facts.unitBytes = 32 * facts.headDim * kvBytes;
   for (facts.pieceUnits = kvBytes == 1 ? 4 : 2;
@@ -44,12 +45,12 @@ static void addTiles(KernelOp kernel, StageOp stage, const StepShape &shape, Fac
   facts.tiles.resize(size_t(sms));
   for (size_t s = 0; s < shape.contexts.size(); ++s) {
     const SequenceEntry sequence = {int32_t(s), 1, int32_t(shape.contexts[s])};
-    const int64_t splits = split_count(sequence_keys(sequence));
+    const int64_t splits = split_count(visible_keys(sequence, window));
     facts.splits.push_back(splits);
     // An SM has its tiles of a sequence before those of the next.
     for (int64_t u = 0; u < splits * facts.kvHeads; ++u) {
       const AttentionTile tile =
-          attention_tile(sequence, int(s), int(u % facts.kvHeads), int(u / facts.kvHeads));
+          attention_tile(sequence, int(s), int(u % facts.kvHeads), int(u / facts.kvHeads), window);
       facts.tiles[size_t((u + int64_t(s) * stride) % sms)].push_back(
           {int64_t(s), tile.kv_head, tile.full_units, tile.first_new() < tile.end});
     }

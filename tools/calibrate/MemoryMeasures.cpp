@@ -4,6 +4,10 @@
 
 #include "llvm/Support/FormatVariadic.h"
 
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
 using llvm::Expected;
 using llvm::formatv;
 
@@ -37,6 +41,55 @@ static void addRead(Measures &measures, uint32_t sms, uint32_t window, uint32_t 
                piece / 1024),
        [=](Session &session) { return readRate(session, job, (int64_t{8} << 30) / sms); },
        3});
+}
+
+/// How far apart SMs are that read as many pieces each, in ns: the mean of all, the standard
+/// deviation between SMs, that of what is the same in the next launch, and how long after the mean
+/// the last is done.
+static Expected<std::vector<double>> spreadOfRead(Session &session, Job job) {
+  std::vector<double> times[2];
+  double mean = 0, late = 0;
+  for (std::vector<double> &own : times) {
+    auto samples = session.run("calibrate_read", job);
+    if (!samples)
+      return samples.takeError();
+    for (const Sample &s : *samples)
+      own.push_back(double(s.end - s.begin));
+    const double ownMean = std::accumulate(own.begin(), own.end(), 0.0) / double(own.size());
+    for (double &time : own)
+      time -= ownMean;
+    mean += ownMean / 2;
+    late += *std::max_element(own.begin(), own.end()) / 2;
+  }
+  auto product = [&](const std::vector<double> &a, const std::vector<double> &b) {
+    return std::inner_product(a.begin(), a.end(), b.begin(), 0.0) / double(a.size());
+  };
+  return std::vector<double>{
+      mean, std::sqrt((product(times[0], times[0]) + product(times[1], times[1])) / 2),
+      std::sqrt(std::max(product(times[0], times[1]), 0.0)), late};
+}
+
+static void addSpread(Measures &measures, uint32_t window, uint32_t pieces, uint32_t piece) {
+  const Job job = {.sms = 128,
+                   .rounds = pieces / 4,
+                   .window = window,
+                   .piece = piece,
+                   .burst = 4,
+                   .walk = kExperts,
+                   .unseen = 15};
+  const std::string name =
+      formatv("hbm.spread.piece{0}k.window{1}.pieces{2}", piece / 1024, window, pieces);
+  measures.push_back(
+      {{{name + ".mean", "ns"},
+        {name + ".sd", "ns"},
+        {name + ".same", "ns"},
+        {name + ".late", "ns"}},
+       formatv("128 SMs read {0} pieces of {1} KB each, every four from a new place, {2} in flight "
+               "an SM: mean time; standard deviation between SMs; of it what is the same in two "
+               "launches; how long after the mean the last is done",
+               pieces, piece / 1024, window),
+       [=](Session &session) { return spreadOfRead(session, job); },
+       15});
 }
 
 static void addL2(Measures &measures, uint32_t window) {
@@ -91,6 +144,10 @@ void addMemory(Measures &measures) {
       addRead(measures, sms, window, kPieceBytes);
   for (uint32_t window : {2u, 3u, 4u, 6u, 8u, 12u})
     addRead(measures, 128, window, 12288);
+  for (uint32_t piece : {16384u, 12288u})
+    for (uint32_t window : {2u, 4u})
+      for (uint32_t pieces : {8u, 32u, 128u, 512u})
+        addSpread(measures, window, pieces, piece);
   for (uint32_t window : {1u, 2u, 4u, 8u, 12u})
     addL2(measures, window);
 

@@ -51,6 +51,37 @@ static void addPart(Measures &measures, const std::string &prefix, std::string k
   }
 }
 
+/// What roles do in a launch before their first tile of attention: of one launch, not of rounds.
+static void addOpening(Measures &measures, int rows) {
+  for (const auto &heat : kHeats) {
+    const std::string kernel = formatv("calibrate_attention_rows{0}", rows);
+    Measure measure = {
+        {},
+        formatv("from a launch's begin to the first tile of attention, in a bucket "
+                "of {0} rows: consumers with gains and frequencies from HBM, "
+                "poller, producer with the first page; consumers' next tile, behind "
+                "the wait for the launch before{1}",
+                rows, heat.how),
+        [=](Session &session) {
+          const Job job = {.sms = kSms,
+                           .rounds = 1,
+                           .piece = kPieceBytes,
+                           .stride = kOpenParts,
+                           .variant = heat.heat};
+          // Other data through L2: gains of a layer come from HBM.
+          const Job read = {
+              .sms = kSms, .rounds = 64, .window = 4, .piece = kPieceBytes, .burst = 1};
+          if (auto other = session.run("calibrate_read", read); !other)
+            return Expected<std::vector<double>>(other.takeError());
+          return partTimes(session, kernel, job, 4);
+        }};
+    for (const char *role : {"consumer", "poller", "producer", "next"})
+      measure.outputs.push_back(
+          {formatv("part.rows{0}.attention.open.{1}{2}", rows, role, heat.suffix), "ns"});
+    measures.push_back(std::move(measure));
+  }
+}
+
 void addParts(Measures &measures) {
   for (int rows : {1, 2, 4, 8}) {
     const std::string kernel = formatv("calibrate_dense_rows{0}", rows);
@@ -73,7 +104,15 @@ void addParts(Measures &measures) {
                     "that product again",
                     rows));
   }
+  for (int width : {4096, 8192})
+    addPart(measures, formatv("rows1.stream{0}", width), formatv("calibrate_stream_{0}", width),
+            {.stride = kStreamParts, .zeros = 1}, {"words", "branch", "join", "alone", "norm"},
+            formatv("a row of {0} of an fp32 stream, words and tables at hand: its words taken and "
+                    "scaled; its branch's taken; that normed, joined, the row normed; its words "
+                    "taken where no branch joins; normed then",
+                    width));
   for (int rows : {1, 8}) {
+    addOpening(measures, rows);
     const std::string kernel = formatv("calibrate_attention_rows{0}", rows);
     addPart(measures, formatv("rows{0}.merge", rows), kernel, {.stride = kMergeTile}, {"splits"},
             formatv("32 splits of a head merged, {0} channels", rows == 1 ? 32 : 128));

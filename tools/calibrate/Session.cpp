@@ -126,7 +126,7 @@ Error Session::allocate() {
   }
   StepDescriptor descriptor = {};
   descriptor.live_rows = descriptor.sequences = 1;
-  descriptor.seq[0] = {0, 1, 0};
+  descriptor.seq[0] = {0, 1, 4096}; // so that every SM has a tile of attention
   if (Error error = driver->copyToDevice(step, &descriptor, sizeof descriptor))
     return error;
   MEGALITH_TRY(pinned, driver->allocatePinned(sizeof(OneFault), faultOnDevice));

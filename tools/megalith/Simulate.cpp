@@ -18,13 +18,11 @@
 #include "llvm/Support/Path.h"
 
 #include <chrono>
+#include <tuple>
 
 using namespace llvm;
 
 namespace megalith::cli {
-
-/// Code that an SM's instruction caches hold; beyond it each stage finds its code gone.
-static constexpr int64_t kCodeCache = 128 * 1024;
 
 /// An artifact: its plan, and the kernels that it was printed from.
 struct SimulatedPlan {
@@ -48,11 +46,6 @@ static Error load(StringRef folder, SimulatedPlan &out) {
   if (!plan)
     return with(Exit::Input, plan.takeError());
   out.plan = std::move(*plan);
-  if (out.plan.loopingKernel())
-    return failure(Exit::Input,
-                   "{0}: expected a plan with a launch a layer or a stage but got one of "
-                   "--scope=step; give that of --scope=layer",
-                   folder);
   Expected<std::string> text = readText(kernelsFile, "the artifact's kernels");
   if (!text)
     return text.takeError();
@@ -88,12 +81,15 @@ static std::pair<int64_t, int64_t> middleLaunches(const runtime::Plan &plan, int
   return {first, groups[size_t(std::min(from + taken, count) - 1)].last() + 1 - first};
 }
 
-static runtime::Trace traceOf(const simulate::Timeline &timeline, int64_t first, size_t skipped) {
+/// Launches [from, end) of those played, the first of which is the plan's `first`; in a kernel that
+/// loops over a step's, turns of its one launch.
+static runtime::Trace traceOf(const simulate::Timeline &timeline, int64_t first, size_t from,
+                              size_t end, bool isLooping) {
   runtime::Trace trace;
-  for (size_t i = skipped; i < timeline.launches.size(); ++i) {
+  for (size_t i = from; i < end; ++i) {
     runtime::LaunchTrace &launch = trace.launches.emplace_back();
-    launch.launch = first + int64_t(i);
-    launch.number = uint64_t(i);
+    launch.launch = isLooping ? first : first + int64_t(i);
+    launch.number = uint64_t(timeline.launches[i].number);
     for (const simulate::WarpTimes &warp : timeline.launches[i].warps) {
       runtime::WarpTrace &out = launch.warps.emplace_back(
           runtime::WarpTrace{warp.sm, warp.warp, warp.begin, warp.end, {}});
@@ -104,6 +100,22 @@ static runtime::Trace traceOf(const simulate::Timeline &timeline, int64_t first,
   }
   trace.timerStep = 0;
   return trace;
+}
+
+/// Of the turns played of a loop over `launches`, those that stand for most: the last two of a row
+/// of which some were left out.
+static std::pair<size_t, size_t> repeatedTurns(ArrayRef<simulate::LaunchTimes> played,
+                                               int64_t launches) {
+  std::pair<size_t, size_t> best = {0, played.size()};
+  int64_t most = 0;
+  for (size_t i = 1; i < played.size(); ++i) {
+    const int64_t next = i + 1 < played.size() ? played[i + 1].number : launches;
+    if (const int64_t left = next - played[i].number - 1; left > most) {
+      most = left;
+      best = {i - 1, i + 1};
+    }
+  }
+  return best;
 }
 
 static Expected<costs::CostTable> costTable(const Arguments &arguments, StringRef target) {
@@ -122,7 +134,8 @@ static Expected<costs::CostTable> costTable(const Arguments &arguments, StringRe
 
 /// A plan's middle launches, predicted.
 struct Prediction {
-  int64_t launches = 0; ///< that were played
+  int64_t launches = 0; ///< that were played, or that a loop over a step's has
+  double stepNs = 0;    ///< of them together
   simulate::Timeline timeline;
   runtime::Trace trace; ///< of those that count
   trace::Summary summary;
@@ -138,8 +151,9 @@ static Expected<Prediction> predict(const SimulatedPlan &simulated, const costs:
     return with(Exit::Input, costs.takeError());
 
   // One layer more, which finds nothing of a layer before it.
-  const auto [first, count] = layers ? middleLaunches(plan, layers + 1)
-                                     : std::pair(int64_t{0}, int64_t(plan.launches.size()));
+  const auto [first, count] = plan.loopingKernel() ? std::pair(int64_t{0}, int64_t{1})
+                              : layers             ? middleLaunches(plan, layers + 1)
+                                       : std::pair(int64_t{0}, int64_t(plan.launches.size()));
   SmallVector<task::KernelOp> launches;
   int64_t code = 0;
   for (int64_t i = first; i < first + count; ++i) {
@@ -148,7 +162,7 @@ static Expected<Prediction> predict(const SimulatedPlan &simulated, const costs:
     if (const auto &resources = plan.kernel(name)->resources)
       code = std::max(code, resources->codeBytes);
   }
-  const simulate::Heat heat = code > kCodeCache ? simulate::Heat::Far : simulate::Heat::Near;
+  const simulate::Heat heat = simulate::Heat::ofCode(code); // near where it was not compiled
   const auto begin = std::chrono::steady_clock::now();
   auto timeline = simulate::simulate(launches, *costs, shape, heat);
   if (!timeline)
@@ -160,9 +174,15 @@ static Expected<Prediction> predict(const SimulatedPlan &simulated, const costs:
   out.timeline = std::move(*timeline);
   out.seconds = took.count();
 
-  const auto skipped =
-      layers ? size_t(std::min<int64_t>(count - 1, count / (layers + 1))) : size_t{0};
-  out.trace = traceOf(out.timeline, first, skipped);
+  out.stepNs = simulate::stepTime(out.timeline.launches, count);
+  auto skipped = layers ? size_t(std::min<int64_t>(count - 1, count / (layers + 1))) : size_t{0};
+  size_t end = out.timeline.launches.size();
+  if (const runtime::Kernel *looping = plan.loopingKernel()) {
+    out.launches = looping->launches;
+    out.stepNs = simulate::stepTime(out.timeline.launches, out.launches);
+    std::tie(skipped, end) = repeatedTurns(out.timeline.launches, out.launches);
+  }
+  out.trace = traceOf(out.timeline, first, skipped, end, plan.loopingKernel());
   out.summary = trace::summarise(plan, out.trace);
   return out;
 }
@@ -194,7 +214,16 @@ static Expected<std::string> compare(StringRef file, const runtime::Plan &plan,
   Expected<trace::Recorded> measured = trace::fromJson(*text, file, plan);
   if (!measured)
     return with(Exit::Input, measured.takeError());
-  std::string out = "\n" + trace::comparison(*measured, predicted, plan);
+  const trace::Comparison compared = trace::comparison(*measured, predicted, plan);
+  if (!compared.compared)
+    return failure(Exit::Input,
+                   "{0}: expected a timeline with a kernel that is predicted, as '{1}', but its "
+                   "summary has none; record the middle of a step",
+                   file, predicted.kernels.empty() ? "" : predicted.kernels.front().kernel);
+  std::string out = "\n" + compared.text;
+  out += formatv("{0} of {1} within {2:F0} % a launch, {3:F0} % a stage, {4:F0} % of a path\n",
+                 compared.compared - compared.beyond, compared.compared, trace::kLaunchLimit,
+                 trace::kStageLimit, trace::kPathLimit);
   if (const auto path = trace::criticalPath(plan, measured->trace))
     out += "\nmeasured: " + trace::table(*path);
   return out;
@@ -225,6 +254,9 @@ static Error runSimulate(const Arguments &arguments) {
   if (!layers)
     return layers.takeError();
   const bool isStep = arguments.has("step");
+  if (arguments.has("layers") && plan.loopingKernel())
+    return failure(Exit::CommandLine, "--layers: a launch of --scope=step has all layers; leave "
+                                      "--layers out");
   if (isStep && arguments.has("layers"))
     return failure(Exit::CommandLine, "--step: a whole step has all layers; leave --layers out");
   simulate::StepShape shape{*contexts, uint64_t(*seed)};
@@ -246,10 +278,15 @@ static Error runSimulate(const Arguments &arguments) {
       formatv("predicted: {0}, rows {1}, {2} positions, seed {3}, by the costs of {4}\n",
               plan.model, plan.rows, contexts->front(), *seed, table->device)
           .str();
-  if (isStep)
-    text += formatv("a whole step, {0} launches: {1:F1} us\n", predicted->launches,
-                    predicted->timeline.launches.back().end / 1000)
-                .str();
+  if (isStep || plan.loopingKernel())
+    text +=
+        formatv(
+            "a whole step, {0} launches{1}: {2:F1} us\n", predicted->launches,
+            plan.loopingKernel()
+                ? formatv(" in one, {0} of them played", predicted->timeline.launches.size()).str()
+                : "",
+            predicted->stepNs / 1000)
+            .str();
   text += trace::table(trace, summary);
   if (const auto path = trace::criticalPath(plan, trace))
     text += "\n" + trace::table(*path);

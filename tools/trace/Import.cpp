@@ -8,6 +8,8 @@
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
 
+#include <cmath>
+
 using namespace megalith::runtime;
 using llvm::Error;
 using llvm::Expected;
@@ -36,6 +38,11 @@ public:
           return error;
     if (const json::Object *summary = root->getObject("summary"))
       addSummary(*summary);
+    if (const json::Object *path = root->getObject("path"))
+      if (const int64_t count = path->getInteger("launches").value_or(0); count > 0)
+        out.pathPeriod =
+            (path->getNumber("end").value_or(0) - path->getNumber("begin").value_or(0)) /
+            double(count);
     const json::Array *launches = root->getArray("launches");
     if (!launches)
       return wrong("launches", "a list");
@@ -144,22 +151,41 @@ Expected<Recorded> fromJson(StringRef text, StringRef file, const Plan &plan) {
   return Reader(file, plan).read(*value);
 }
 
-static std::string line(StringRef what, double measured, double predicted) {
-  return llvm::formatv("  {0,-14}{1,10:F2}{2,11:F2}{3,9:F1} %\n", what, measured / 1000,
-                       predicted / 1000, measured > 0 ? 100 * (predicted / measured - 1) : 0.0)
-      .str();
+static std::string beyond(double error, double limit) {
+  return std::abs(error) > limit ? llvm::formatv("  beyond {0:F0} %", limit).str() : "";
 }
 
-std::string comparison(const Recorded &measured, const Summary &predicted, const Plan &plan) {
-  std::string out;
+/// A line of the table; counts it.
+static void addLine(Comparison &out, StringRef what, double measured, double predicted,
+                    double limit) {
+  const double error = measured > 0 ? 100 * (predicted / measured - 1) : 0.0;
+  out.text += llvm::formatv("  {0,-14}{1,10:F2}{2,11:F2}{3,9:F1} %{4}\n", what, measured / 1000,
+                            predicted / 1000, error, beyond(error, limit))
+                  .str();
+  ++out.compared;
+  out.beyond += std::abs(error) > limit;
+}
+
+Comparison comparison(const Recorded &measured, const Summary &predicted, const Plan &plan) {
+  Comparison out;
   for (const KernelSummary &kernel : predicted.kernels) {
     const auto found = llvm::find_if(
         measured.kernels, [&](const Recorded::Kernel &k) { return k.kernel == kernel.kernel; });
     if (found == measured.kernels.end())
       continue;
-    out += llvm::formatv("kernel {0}, us          measured  predicted     error\n", kernel.kernel);
-    if (found->period > 0 && kernel.period.count)
-      out += line("a launch", found->period, kernel.period.median);
+    out.text +=
+        llvm::formatv("kernel {0}, us          measured  predicted     error\n", kernel.kernel);
+    if (found->period > 0 && kernel.period.count) {
+      addLine(out, "a launch", found->period, kernel.period.median, kLaunchLimit);
+      if (measured.pathPeriod > 0) {
+        const double gap = 100 * (measured.pathPeriod / found->period - 1);
+        out.text += llvm::formatv("  its path      {0,10:F2} of measured {1,9:F1} %{2}\n",
+                                  measured.pathPeriod / 1000, gap, beyond(gap, kPathLimit))
+                        .str();
+        ++out.compared;
+        out.beyond += std::abs(gap) > kPathLimit;
+      }
+    }
     for (const RoleStage &role : kernel.roles) {
       const auto &stages = plan.kernel(kernel.kernel)->trace->stages;
       const auto stage =
@@ -168,7 +194,7 @@ std::string comparison(const Recorded &measured, const Summary &predicted, const
         continue;
       for (const Recorded::Stage &other : found->stages)
         if (other.role == role.role && other.stage == role.stage)
-          out += line(role.stage, other.length, role.length);
+          addLine(out, role.stage, other.length, role.length, kStageLimit);
     }
   }
   return out;

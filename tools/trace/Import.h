@@ -23,6 +23,7 @@ struct Recorded {
     std::vector<Stage> stages;
   };
   std::vector<Kernel> kernels;
+  double pathPeriod = 0; ///< of a launch, what the file's critical path adds up to; 0: it has none
 };
 
 /// Reads what toJson wrote (docs/trace-json.md) for launches of `plan`, whose kernels know what
@@ -31,8 +32,21 @@ llvm::Expected<Recorded> fromJson(llvm::StringRef text, llvm::StringRef file,
                                   const runtime::Plan &plan);
 
 /// Consumers' stages (others' where they have no part) side by side, with the difference.
-std::string comparison(const Recorded &measured, const Summary &predicted,
-                       const runtime::Plan &plan);
+/// How far a prediction may be off, in percent of what was measured.
+inline constexpr double kLaunchLimit = 10, kStageLimit = 25;
+/// How far the segments of a critical path may be off the time between launches.
+inline constexpr double kPathLimit = 3;
+
+/// A prediction beside what was measured.
+struct Comparison {
+  std::string text;     ///< a table for each kernel
+  int64_t compared = 0; ///< lines of it
+  int64_t beyond = 0;   ///< of these, beyond the limits
+};
+
+/// Of the kernels that both have: a launch, and each stage by the role that computes.
+Comparison comparison(const Recorded &measured, const Summary &predicted,
+                      const runtime::Plan &plan);
 
 } // namespace megalith::trace
 

@@ -267,6 +267,8 @@ private:
 } // namespace
 
 std::optional<CriticalPath> criticalPath(const Plan &plan, const Trace &trace) {
+  if (plan.loopingKernel())
+    return std::nullopt;
   return Walk(plan, trace).run();
 }
 

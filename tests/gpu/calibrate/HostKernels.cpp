@@ -8,6 +8,7 @@
 #include "tests/gpu/calibrate/parts.cuh"
 #include "tests/gpu/calibrate/peer.cu"
 #include "tests/gpu/calibrate/route.cuh"
+#include "tests/gpu/calibrate/stream_rows.cuh"
 #include "tests/gpu/calibrate/sweep.cuh"
 #include "tests/gpu/calibrate/units.cu"
 
@@ -70,4 +71,7 @@ MEGALITH_KERNEL(attention_rows1) {
 }
 MEGALITH_KERNEL(attention_rows8) {
   AttentionParts<4, 8, 8, 2, 128, 1>::run(args);
+}
+MEGALITH_KERNEL(stream_rows) {
+  StreamParts<4, 512>::run(args);
 }

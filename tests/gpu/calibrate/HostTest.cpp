@@ -54,6 +54,7 @@ KERNEL(dense_rows1)
 KERNEL(dense_rows8)
 KERNEL(attention_rows1)
 KERNEL(attention_rows8)
+KERNEL(stream_rows)
 #undef KERNEL
 
 namespace {
@@ -73,7 +74,7 @@ struct Bench {
     for (size_t i = 0; i < data.size(); ++i)
       data[i] = pattern_word(i);
     step.live_rows = step.sequences = 1;
-    step.seq[0] = {0, 1, 0};
+    step.seq[0] = {0, 1, 4096};
   }
 
   /// `launches` programmatic launches.
@@ -255,5 +256,8 @@ TEST_CASE("parts of stages end, and each has its time", "[calibrate]") {
               {.rounds = 3, .warmup = 1, .burst = pieces, .walk = walk, .stride = kAttentionParts},
               0);
     check(*kernel, {.rounds = 3, .warmup = 1, .stride = kMergeTile}, 0);
+    check(*kernel, {.rounds = 1, .piece = kPieceBytes, .stride = kOpenParts}, 0);
   }
+  check(megalith_kernel_stream_rows, {.rounds = 3, .warmup = 1, .stride = kStreamParts, .zeros = 1},
+        0);
 }

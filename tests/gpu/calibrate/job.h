@@ -34,6 +34,9 @@ enum TimedPart : uint32_t {
   kMergeTile,      ///< splits: the epilogue's
   kAttentionParts, ///< prepare, begin, job.burst pieces, tail and finish, publish, append;
                    ///< job.walk: no new position
+  kOpenParts,      ///< once a launch, before the first tile: consumers, poller, producer; then
+                   ///< consumers before their next one
+  kStreamParts,    ///< of a row of the stream: its words, its branch's, joined and normed; normed
 };
 inline constexpr int kTimedParts = 6;
 

@@ -29,6 +29,15 @@ struct Clocks {
   }
 };
 
+/// Other code, as much as the job's variant says.
+MEGALITH_DEVICE float pass_through(const Job &job, float nothing) {
+  if (job.variant != kWarm)
+    nothing = pass_through_code<kNearKb>(nothing);
+  if (job.variant == kFar)
+    nothing = pass_through_code<kFarKb - kNearKb>(nothing);
+  return nothing;
+}
+
 /// A warp repeats unit(round, clocks), which begins with clocks.start() where its first part does.
 template <class Cta, class Unit>
 MEGALITH_DEVICE void time_parts(const Cta &cta, const Job &job, bool stamps, Unit unit) {
@@ -42,10 +51,7 @@ MEGALITH_DEVICE void time_parts(const Cta &cta, const Job &job, bool stamps, Uni
       clocks = {};
       clocks.round = platform::clock();
     }
-    if (job.variant == kNear)
-      nothing = pass_through_code<kNearKb>(nothing);
-    else if (job.variant == kFar)
-      nothing = pass_through_code<kFarKb>(nothing);
+    nothing = pass_through(job, nothing);
     unit(round, clocks);
     const uint32_t now = platform::clock();
     clocks.all += now - clocks.round;
@@ -214,6 +220,9 @@ struct AttentionParts {
   static constexpr int kPool = kWords, kZeros = kCounters;
   using Base = Attention<Config, 1, QHeads, KvHeads, HeadDim, HeadDim, MergeTiles_,
                          QkNorm::weighted, 1e-6f, 0.088f, kPool, kZeros, kZeros, kZeros>;
+  /// Gains and frequencies of the data, which other reading drives out of L2.
+  using Opening = Attention<Config, 1, QHeads, KvHeads, HeadDim, HeadDim, MergeTiles_,
+                            QkNorm::weighted, 1e-6f, 0.088f, kPool, kData, kData, kData>;
   using S = AttentionShape<Base>;
   static constexpr int kSlots = 4;
   using ring = Ring<0, kSlots, S::kPieceBytes>;
@@ -305,12 +314,69 @@ struct AttentionParts {
     });
   }
 
+  /// Of a launch that has just begun, what each role does before its first tile: nothing that it
+  /// reads is in the SM's caches, and gains and frequencies are not in L2 either. Then the next
+  /// tile, behind the wait for the launch before.
+  static MEGALITH_DEVICE void open(const Cta &cta) {
+    const uint64_t begin = platform::now_ns();
+    const bool consumes = cta.role == Role::consumer;
+    Clocks clocks;
+    clocks.round = platform::clock();
+    uint32_t used = 0;
+    AttentionTile tile = {};
+    clocks.start();
+    if (consumes) {
+      const auto constants = attention_constants<Opening>(cta);
+      MEGALITH_UNROLL_ALL
+      for (int i = 0; i < S::kPerLane; ++i)
+        used += float_to_bits(constants.q_gain[i]) + float_to_bits(constants.k_gain[i]);
+      MEGALITH_UNROLL_ALL
+      for (int i = 0; i < attention::kRopeDim / 64; ++i)
+        used += float_to_bits(constants.frequency[i]);
+    }
+    AttentionTiles<attention> tiles(*cta.args.step, cta.sm);
+    if (tiles.next(tile))
+      used += tile.first + tile.end;
+    if (cta.role == Role::producer)
+      used += static_cast<uint32_t>(
+          reinterpret_cast<uint64_t>(kv_unit<attention>(cta, tile, tile.first)) >> 4);
+    look_at(cta, used);
+    clocks.end(0);
+    launch_wait();
+    clocks.start();
+    look_at(cta, tiles.next(tile) ? tile.end : used);
+    clocks.end(1);
+    if (cta.role_warp != 0)
+      return;
+    Sample *out = sample_of(cta);
+    report(cta, &out->sum[consumes ? 0 : cta.role == Role::poller ? 1 : 2], clocks.sum[0]);
+    if (consumes) {
+      report(cta, &out->sum[3], clocks.sum[1]);
+      report(cta, &out->sum[7], platform::clock() - clocks.round);
+      report(cta, &out->begin, begin);
+      report(cta, &out->end, platform::now_ns());
+    }
+  }
+  /// What was loaded is there before the clock is read again.
+  static MEGALITH_DEVICE void look_at(const Cta &cta, uint32_t value) {
+    if (value == 0xFFFFFFFFu)
+      report_wrong(cta, 1);
+  }
+
   static MEGALITH_DEVICE void run(const LaunchArgs &given) {
     LaunchArgs args = given;
     args.page_table = static_cast<const int32_t *>(given.buffer[kZeros]);
     Cta cta(args);
     cta.live = (1u << RowCount) - 1;
     const Job job = job_of(cta);
+    if (job.stride == kOpenParts) {
+      if (pass_through(job, static_cast<float>(job.mask)) != 0)
+        report_wrong(cta, 1);
+      setup<w_full, w_free>(cta); // all roles begin together
+      if (cta.role != Role::epilogue)
+        open(cta);
+      return;
+    }
     for (int i = 32 * cta.warp + cta.lane; i < int(kBars / 4); i += kThreadsPerCta)
       platform::st_shared(cta.smem + 4 * i, uint32_t{0x3C003C00} + (mix(i) & 0x007F007Fu));
     setup<w_full, w_free>(cta);

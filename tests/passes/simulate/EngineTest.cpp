@@ -155,3 +155,46 @@ TEST_CASE("shapes that a kernel has no room for are refused", "[simulate]") {
   CHECK(llvm::toString(timeline.takeError()) ==
         "expected 1 to 1 sequences, the rows of kernel @k, but got 2");
 }
+
+TEST_CASE("CTAs begin in the order of their numbers, where a place comes free", "[simulate]") {
+  // SM 1 has no part in the second stage, so its place is the first to be free.
+  std::string text = exchanging();
+  const size_t second = text.rfind("tiles 2 sms 2");
+  text.replace(second, 13, "tiles 1 sms 1");
+  Parsed parsed(text);
+  auto timeline = simulate::simulate({parsed.kernel, parsed.kernel}, roundCosts(), {{0}});
+  REQUIRE(bool(timeline));
+  const LaunchTimes &before = timeline->launches[0], &launch = timeline->launches[1];
+  CHECK(warpOf(before, 1, 10).end == Approx(630));
+  CHECK(before.end == Approx(1800)); // SM 0's
+  CHECK(warpOf(launch, 0, 10).begin == Approx(630 + 500 + 300));
+  CHECK(warpOf(launch, 1, 10).begin == Approx(1800 + 500 + 300));
+}
+
+TEST_CASE("parts cost what lies between near and far, by how large a kernel's code is",
+          "[simulate]") {
+  Costs costs;
+  costs.parts = {{"rows1.norm", 1}, {"rows1.norm.near", 2}, {"rows1.norm.far", 4}};
+  CHECK(costs.part("norm", 1) == 1);
+  CHECK(costs.part("norm", 1, Heat::ofCode(0)) == 2);
+  CHECK(costs.part("norm", 1, Heat::ofCode(80 * 1024)) == 2);
+  CHECK(costs.part("norm", 1, Heat::ofCode(136 * 1024)) == Approx(3));
+  CHECK(costs.part("norm", 1, Heat::ofCode(192 * 1024)) == 4);
+  CHECK(costs.part("norm", 1, Heat::ofCode(1 << 20)) == 4);
+}
+
+TEST_CASE("a step of whose launches some were played lasts as long as if all were", "[simulate]") {
+  auto launch = [](int64_t number, double begin, double end) {
+    LaunchTimes times;
+    times.number = number;
+    times.begin = begin;
+    times.end = end;
+    return times;
+  };
+  // 4 to 8 as long as from 2 to 3.
+  const LaunchTimes played[] = {launch(0, 0, 12), launch(1, 10, 22), launch(2, 20, 34),
+                                launch(3, 32, 46), launch(9, 44, 60)};
+  CHECK(stepTime(played, 10) == Approx(60 + 5 * 12));
+  CHECK(stepTime(played, 12) == Approx(60 + 5 * 12 + 2 * 12));
+  CHECK(stepTime({}, 0) == 0);
+}

@@ -100,3 +100,11 @@ TEST_CASE("bytes are neither lost nor made: no rate above HBM's", "[simulate]") 
   CHECK(last >= double(bytes) / 16);
   CHECK(memory.inFlight() == Approx(0).margin(1e-3));
 }
+
+TEST_CASE("a slower SM's bytes take longer, its latency does not", "[simulate]") {
+  const Costs costs = roundCosts();
+  Memory memory(costs, 2);
+  memory.issue(0, 0, 1000, 7, /*slowness=*/1.5);
+  CHECK(memory.inFlight() == 1000);
+  CHECK(drain(memory).at(7) == Approx(100 + 150));
+}
