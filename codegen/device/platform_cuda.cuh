@@ -318,16 +318,14 @@ MEGALITH_DEVICE void prefetch_l2(const void *p, uint32_t bytes) {
 }
 
 MEGALITH_DEVICE void warp_sync() {
-  __syncwarp(0xFFFFFFFFu);
-}
-/// A warp_sync that stands in machine code. The other ptxas (13.0) leaves out where it takes the
-/// lanes to be together; seen before quantize_vectors not to be so: its uniform registers then
-/// overwrote those of lanes that were still in the norm before it (misaligned addresses).
-MEGALITH_DEVICE void warp_meet() {
-  uint32_t below, others; // of all lanes: a mask that is no constant
+#ifdef MEGALITH_KEEP_SYNCS
+  uint32_t below, others; // all lanes, as a mask that is no constant
   asm("mov.u32 %0, %%lanemask_lt;" : "=r"(below));
   asm("mov.u32 %0, %%lanemask_ge;" : "=r"(others));
   asm volatile("bar.warp.sync %0;" ::"r"(below | others) : "memory");
+#else
+  __syncwarp(0xFFFFFFFFu); // ptxas leaves it out where it takes the lanes to be together
+#endif
 }
 /// T of 4 or 8 bytes.
 template <class T> MEGALITH_DEVICE T shfl_xor(T value, int mask) {

@@ -161,9 +161,6 @@ MEGALITH_DEVICE void prefetch_l2(const void *p, uint32_t bytes) {
 MEGALITH_DEVICE void warp_sync() {
   host::api->collective(host::Collective::sync, nullptr, 0, nullptr);
 }
-MEGALITH_DEVICE void warp_meet() {
-  warp_sync();
-}
 namespace detail {
 template <class T> MEGALITH_DEVICE T shuffle(host::Collective op, T value, int argument) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8);

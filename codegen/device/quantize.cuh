@@ -112,7 +112,6 @@ MEGALITH_DEVICE FloatPair quantized_factors(const Cta &cta, int expert = 0) {
 /// Consumer warp: quantises its chunk of the rows of X, which all matrices of L read.
 template <Nvfp4Matrix L, class X, class Cta> MEGALITH_DEVICE void quantize_rows(const Cta &cta) {
   static_assert(X::kChunk % 16 == 0 && L::kInputs == X::kWidth);
-  platform::warp_meet();
   detail::quantize_vectors(X::row(cta, 0) + 2 * X::kChunk * cta.role_warp, X::kStride, X::kCount,
                            X::kChunk / 8, cta.lane, input_scale<L>(cta, 0));
 }
@@ -123,7 +122,6 @@ template <Nvfp4Matrix L, class X, class Cta>
 MEGALITH_DEVICE void quantize_slot(const Cta &cta, int slot, int expert, int count) {
   constexpr int kChunk = 16 * L::kChunkSteps;
   static_assert(X::kRowBytes >= 2 * kPaddedWidth<L::kInputs>);
-  platform::warp_meet();
   detail::quantize_vectors(X::row(cta, slot, 0) + 2 * kChunk * cta.role_warp, X::kRowBytes, count,
                            kChunk / 8, cta.lane, input_scale<L>(cta, expert));
 }
