@@ -162,4 +162,24 @@ MEGALITH_DEVICE void copy_bulk(Cta &cta, const void *source, uint32_t bytes,
   platform::mark_end();
 }
 
+/// As copy_bulk, of `parts` stretches of `bytes`, each `stride` bytes behind the one before; they
+/// lie one after another in the slot.
+template <class Full, class R, class Cta>
+MEGALITH_DEVICE void copy_bulk_parts(Cta &cta, const unsigned char *source, uint32_t bytes,
+                                     int parts, uint32_t stride) {
+  static_assert(Full::kSlots == R::kSlots && Full::kArrivals == 1);
+  const int slot = cta.template next_copy<Full::kId, Full::kSlots>().slot;
+  platform::mark<platform::verb::Copy, Full>();
+  platform::warp_sync(); // as in copy_bulk
+  if (cta.lane == 0) {
+    uint64_t *barrier = Full::barrier(cta, slot);
+    unsigned char *to = R::slot(cta, slot);
+    platform::mbarrier_arrive_expect_tx(barrier, parts * bytes);
+    MEGALITH_UNROLL(1)
+    for (int part = 0; part < parts; ++part, to += bytes, source += stride)
+      platform::cp_async_bulk(to, source, bytes, barrier);
+  }
+  platform::mark_end();
+}
+
 } // namespace megalith

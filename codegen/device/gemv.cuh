@@ -16,8 +16,10 @@ inline constexpr int kTileStrips = 8;
 
 /// A bf16 matrix `[Outputs][Inputs]`, strip-packed in buffer slot `Buffer`; an expert bank is such
 /// matrices one after another. SM i owns strips [i * Unit, (i + 1) * Unit). For a gate/up matrix,
-/// Outputs counts both and a strip is (gate i, up i).
-template <int Buffer, int Outputs, int Inputs, int Unit> struct Linear {
+/// Outputs counts both and a strip is (gate i, up i). A ring piece is PieceBlocks consecutive
+/// blocks of an m-tile, which divide those of the matrix: several where the slice is narrow.
+template <int Buffer, int Outputs, int Inputs, int Unit, int PieceBlocks = 1> struct Linear {
+  static constexpr int kPieceBlocks = PieceBlocks;
   static constexpr int kBuffer = Buffer, kOutputs = Outputs, kInputs = Inputs, kUnit = Unit;
   static constexpr int kTileStrips = megalith::kTileStrips;
   static constexpr int kStrips = (Outputs + 1) / 2;
@@ -27,9 +29,19 @@ template <int Buffer, int Outputs, int Inputs, int Unit> struct Linear {
                                      : kChunkSteps % 2 == 0 ? 2
                                                             : 1; // of those, in one block
   static constexpr int kBlocks = kChunkSteps / kBlockSteps;
+  static_assert(kBlocks % PieceBlocks == 0, "pieces are equal");
+  static constexpr int kTopStrips = Unit < kTileStrips ? Unit : kTileStrips; // of an m-tile
   static constexpr int kLaneColumns = 4;                     // consecutive, of each step
   static constexpr uint32_t kStripBytes = 512 * kBlockSteps; // of one block
   static constexpr uint64_t kMatrixBytes = uint64_t{kStripBytes} * kStrips * kBlocks;
+};
+
+/// The last m-tile of the slices of L where they are not whole ones: narrower, and so in pieces of
+/// more blocks.
+template <class L, int PieceBlocks> struct LastTile : L {
+  static constexpr int kPieceBlocks = PieceBlocks;
+  static constexpr int kTopStrips = L::kUnit % L::kTileStrips;
+  static_assert(kTopStrips > 0 && L::kBlocks % PieceBlocks == 0);
 };
 
 /// Strips of L this SM owns; 0 on SMs past the end.
@@ -54,14 +66,21 @@ template <class L, class Cta> MEGALITH_DEVICE int tile_strips(const Cta &cta, in
   return left < L::kTileStrips ? left : L::kTileStrips;
 }
 
-/// Producer: copies the piece (m-tile, block) of matrix `expert` to the next, acquired, slot of R.
+/// Producer: copies the piece (m-tile, block) of matrix `expert` to the next, acquired, slot of R;
+/// `block` counts pieces where those are several blocks, which then lie one after another.
 template <class Full, class R, class L, class Cta>
 MEGALITH_DEVICE void copy_piece(Cta &cta, int tile, int block, int expert = 0) {
   static_assert(L::kTileStrips * L::kStripBytes <= R::kSlotBytes);
   const auto *matrix = static_cast<const unsigned char *>(cta.template buffer<L::kBuffer>());
-  const uint32_t strip = block * L::kStrips + tile_first<L>(cta, tile);
-  copy_bulk<Full, R>(cta, matrix + expert * L::kMatrixBytes + uint64_t{strip} * L::kStripBytes,
-                     tile_strips<L>(cta, tile) * L::kStripBytes);
+  const uint32_t strip = block * L::kPieceBlocks * L::kStrips + tile_first<L>(cta, tile);
+  const unsigned char *from = matrix + expert * L::kMatrixBytes + uint64_t{strip} * L::kStripBytes;
+  const uint32_t bytes = tile_strips<L>(cta, tile) * L::kStripBytes;
+  if constexpr (L::kPieceBlocks == 1) {
+    copy_bulk<Full, R>(cta, from, bytes);
+  } else {
+    static_assert(L::kPieceBlocks * L::kTopStrips * L::kStripBytes <= R::kSlotBytes);
+    copy_bulk_parts<Full, R>(cta, from, bytes, L::kPieceBlocks, L::kStrips * L::kStripBytes);
+  }
 }
 
 /// A consumer lane's column of the B operand: row lane / 4 of the activations, at this lane's k of
@@ -177,6 +196,35 @@ MEGALITH_DEVICE void gemv_block(const Cta &cta, Fragments &sum, int slot, int ti
                             columns.high.at + 32 * L::kBlockSteps * block, columns.high.valid);
   else
     platform::mma_k_loop(sum.low.v, loop);
+}
+
+/// Consumer warp: the same for piece `piece` of several blocks, which meet the sum ascending.
+template <class L, class R, class Cta>
+MEGALITH_DEVICE void gemv_blocks(const Cta &cta, Fragment &sum, int slot, int tile, int piece,
+                                 const Column &column) {
+  platform::mma_k_blocks<L::kBlockSteps>(
+      sum.v, detail::piece_loop<L, R>(cta, slot, tile, piece * L::kPieceBlocks, column),
+      L::kPieceBlocks, tile_strips<L>(cta, tile) * L::kStripBytes);
+}
+template <class L, class R, class Cta>
+MEGALITH_DEVICE void gemv_blocks(const Cta &cta, Fragments &sum, int slot, int tile, int piece,
+                                 const Columns &columns) {
+  const int first = piece * L::kPieceBlocks;
+  const int block_bytes = tile_strips<L>(cta, tile) * L::kStripBytes;
+  platform::MmaLoop loop = detail::piece_loop<L, R>(cta, slot, tile, first, columns.low);
+  if (!loop.a_valid) // reads the first strip: behind the last block's are other slots, or nothing
+    loop.a = R::slot(cta, slot) + 16 * (cta.lane % 4);
+  const unsigned char *high = columns.high.at + 32 * L::kBlockSteps * first;
+  MEGALITH_UNROLL(1)
+  for (int block = 0; block < L::kPieceBlocks; ++block) {
+    if (columns.count > 8)
+      platform::mma_k_columns(sum.low.v, sum.high.v, loop, high, columns.high.valid);
+    else
+      platform::mma_k_loop(sum.low.v, loop);
+    loop.a += block_bytes;
+    loop.b += 32 * L::kBlockSteps;
+    high += 32 * L::kBlockSteps;
+  }
 }
 
 /// The 8 warps' chunk sums on their way to the epilogue: fp32 `[Slots][8 warps][Tiles][16][8]`,

@@ -23,6 +23,8 @@
 // mma          void mma_k_loop(float (&acc)[4], const MmaLoop &)
 //              void mma_k_loops(float (&acc0)[4], float (&acc1)[4], const MmaLoop &, a1): two at
 //              once over the same B
+//              void mma_k_blocks<Steps>(float (&acc)[4], const MmaLoop &, blocks, a_bytes): loops
+//              of Steps steps one after another
 //              void mma_tiles<N>(float (&acc)[N][4], a, stride, u32x2 b): one step of N row tiles
 //              void mma_steps<N>(float (&acc)[4], fragment, operand, b_valid): as mma_k_loop, of
 //              N steps whose operands are in registers: u32x4 fragment(s), u32x2 operand(s)

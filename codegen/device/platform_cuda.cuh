@@ -420,6 +420,37 @@ MEGALITH_DEVICE void mma_k_loop(float (&acc)[4], const MmaLoop &l) {
   }
 }
 
+/// `blocks` loops of Steps steps, A of each `a_bytes` behind that of the one before, B following
+/// on. A step's operands for the next block are asked for as soon as its product has begun: few
+/// rows are bound by the chain of products. Lanes without rows of A load none.
+template <int Steps>
+MEGALITH_DEVICE void mma_k_blocks(float (&acc)[4], const MmaLoop &l, int blocks, int a_bytes) {
+  u32x4 a[Steps] = {};
+  u32x2 b[Steps];
+  const unsigned char *a_at = l.a, *b_at = l.b;
+  auto load = [&](int s) {
+    if (l.a_valid)
+      a[s] = ld_shared<u32x4>(a_at + ((l.j0 + s) ^ l.swap) * l.a_stride);
+    b[s] = ld_shared<u32x2>(b_at + s * l.b_stride);
+  };
+#pragma unroll
+  for (int s = 0; s < Steps; ++s)
+    load(s);
+#pragma unroll 1
+  for (int block = 1; block < blocks; ++block) {
+    a_at += a_bytes;
+    b_at += Steps * l.b_stride;
+#pragma unroll
+    for (int s = 0; s < Steps; ++s) {
+      detail::mma(acc, a[s], b[s]);
+      load(s);
+    }
+  }
+#pragma unroll
+  for (int s = 0; s < Steps; ++s)
+    detail::mma(acc, a[s], b[s]);
+}
+
 /// Two loops at once over the same B: acc1 is that of `l` with A at `a1`.
 MEGALITH_DEVICE void mma_k_loops(float (&acc0)[4], float (&acc1)[4], const MmaLoop &l,
                                  const unsigned char *a1) {

@@ -218,6 +218,15 @@ MEGALITH_DEVICE void cta_sync() {
 MEGALITH_DEVICE void mma_k_loop(float (&acc)[4], const MmaLoop &l) {
   host::api->collective(host::Collective::mma, &l, 0, acc);
 }
+template <int Steps>
+MEGALITH_DEVICE void mma_k_blocks(float (&acc)[4], const MmaLoop &l, int blocks, int a_bytes) {
+  MmaLoop block = l;
+  for (int i = 0; i < blocks; ++i) {
+    mma_k_loop(acc, block);
+    block.a += a_bytes;
+    block.b += Steps * l.b_stride;
+  }
+}
 MEGALITH_DEVICE void mma_k_loops(float (&acc0)[4], float (&acc1)[4], const MmaLoop &l,
                                  const unsigned char *a1) {
   MmaLoop other = l;

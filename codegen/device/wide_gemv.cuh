@@ -13,9 +13,9 @@ namespace megalith {
 /// An fp32 matrix `[Outputs][Inputs]` in buffer slot `Buffer`, strips of two rows; SM i owns strips
 /// [i * Unit, (i + 1) * Unit). A strip of one block: kConsumerWarps * kBlockSteps units of 128 B,
 /// unit c * kBlockSteps + s = step s of chunk c: [2 rows][16 k].
-template <int Buffer, int Outputs, int Inputs, int Unit>
-struct WideLinear : Linear<Buffer, Outputs, Inputs, Unit> {
-  using Base = Linear<Buffer, Outputs, Inputs, Unit>;
+template <int Buffer, int Outputs, int Inputs, int Unit, int PieceBlocks = 1>
+struct WideLinear : Linear<Buffer, Outputs, Inputs, Unit, PieceBlocks> {
+  using Base = Linear<Buffer, Outputs, Inputs, Unit, PieceBlocks>;
   static constexpr int kTileStrips = Unit < 4 ? Unit : 4;
   static constexpr uint32_t kStripBytes = 2 * Base::kStripBytes;
   static constexpr uint64_t kMatrixBytes = 2 * Base::kMatrixBytes;
@@ -24,18 +24,18 @@ struct WideLinear : Linear<Buffer, Outputs, Inputs, Unit> {
 /// A lane's sums of an m-tile: of strip s, its output row lane / 4 % 2, with activation row r.
 template <class L, class Cta> struct WideSums { float v[L::kTileStrips][Cta::Config::kRows]; };
 
-/// Consumer warp: adds the product of one piece, in slot `slot` of R, with the rows of X, or with a
-/// part of K of them, from whose first block `block` counts.
+namespace detail {
+/// Adds the product of block `block` of the rows, whose weights begin `offset` bytes into the slot.
 template <class L, class R, class X, class Cta>
-MEGALITH_DEVICE void wide_block(const Cta &cta, WideSums<L, Cta> &sums, int slot, int tile,
-                                int block) {
+MEGALITH_DEVICE void add_wide_block(const Cta &cta, WideSums<L, Cta> &sums, int slot, int tile,
+                                    int block, uint32_t offset) {
   static_assert(L::kInputs % X::kWidth == 0 && Cta::Config::kRows <= X::kCount);
   const int unit = cta.lane / 8;
   if (unit < L::kBlockSteps) {
     const int k =
         X::kChunk * cta.role_warp + 16 * (L::kBlockSteps * block + unit) + 4 * (cta.lane % 4);
-    const unsigned char *a =
-        R::slot(cta, slot) + 128 * (L::kBlockSteps * cta.role_warp + unit) + 16 * (cta.lane % 8);
+    const unsigned char *a = R::slot(cta, slot) + offset +
+                             128 * (L::kBlockSteps * cta.role_warp + unit) + 16 * (cta.lane % 8);
     const int strips = tile_strips<L>(cta, tile);
     MEGALITH_UNROLL_ALL
     for (int r = 0; r < Cta::Config::kRows; ++r) {
@@ -53,6 +53,27 @@ MEGALITH_DEVICE void wide_block(const Cta &cta, WideSums<L, Cta> &sums, int slot
       }
     }
   }
+}
+} // namespace detail
+
+/// Consumer warp: adds the product of one piece, in slot `slot` of R, with the rows of X, or with a
+/// part of K of them, from whose first block `block` counts.
+template <class L, class R, class X, class Cta>
+MEGALITH_DEVICE void wide_block(const Cta &cta, WideSums<L, Cta> &sums, int slot, int tile,
+                                int block) {
+  detail::add_wide_block<L, R, X>(cta, sums, slot, tile, block, 0);
+  platform::warp_sync(); // all have read the slot
+}
+
+/// The same for piece `piece` of several blocks, ascending.
+template <class L, class R, class X, class Cta>
+MEGALITH_DEVICE void wide_blocks(const Cta &cta, WideSums<L, Cta> &sums, int slot, int tile,
+                                 int piece) {
+  const uint32_t block_bytes = tile_strips<L>(cta, tile) * L::kStripBytes;
+  MEGALITH_UNROLL(1)
+  for (int i = 0; i < L::kPieceBlocks; ++i)
+    detail::add_wide_block<L, R, X>(cta, sums, slot, tile, piece * L::kPieceBlocks + i,
+                                    i * block_bytes);
   platform::warp_sync(); // all have read the slot
 }
 

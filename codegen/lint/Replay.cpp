@@ -381,9 +381,12 @@ private:
         piece.rows = std::min(piece.rowEnd(), all.rowEnd()) - piece.row;
       }
       const int64_t matrix = weights.byteSize() / weights.getExperts();
-      const int64_t first = (piece.col * weights.strips() + piece.row) * weights.stripBytes();
-      const int64_t length = piece.rows * weights.stripBytes();
+      const int64_t blockBytes = weights.strips() * weights.stripBytes();
       const int64_t within = source.table >= 0 ? begin % matrix : begin;
+      // Of a piece of several blocks, a copy brings one, in ascending order.
+      const int64_t block = std::clamp(within / blockBytes, piece.col, piece.colEnd() - 1);
+      const int64_t first = block * blockBytes + piece.row * weights.stripBytes();
+      const int64_t length = piece.rows * weights.stripBytes();
       if (within < first || within + bytes > first + length)
         return range() + llvm::formatv("expected it inside bytes [{0}, {1}) of a matrix", first,
                                        first + length)

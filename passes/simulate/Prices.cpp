@@ -19,6 +19,7 @@ static StringRef functionOf(StringRef callee) {
 static StringRef likeOf(StringRef name) {
   return llvm::StringSwitch<StringRef>(name)
       .Case("wide_block", "gemv_block")         // as many bytes; FMAs in place of mma
+      .Case("wide_blocks", "gemv_blocks")       // likewise
       .Case("store_wide_part", "store_part")    // shuffles besides
       .Case("merge_gated", "merge_splits")      // a norm and a gate besides
       .Case("combine_normed", "combine")        // a scale a slot besides
@@ -36,6 +37,14 @@ static int64_t configInt(StageOp stage, StringRef key, int64_t otherwise) {
 static int64_t blockSteps(int64_t k) {
   const int64_t chunk = llvm::divideCeil(llvm::divideCeil(k, 8), 16);
   return chunk % 4 == 0 ? 4 : chunk % 3 == 0 ? 3 : chunk % 2 == 0 ? 2 : 1;
+}
+
+/// Blocks of K in a piece of weights (task-plan-streams), which `callee` multiplies.
+static int64_t pieceBlocks(StageOp stage, StringRef callee) {
+  auto stream = stage->getAttrOfType<DictionaryAttr>("stream");
+  const StringRef key = callee.contains("LastTile<") ? "last_blocks" : "blocks";
+  auto blocks = stream ? stream.getAs<IntegerAttr>(key) : IntegerAttr();
+  return blocks ? blocks.getInt() : 1;
 }
 
 /// One part of the table, warm and first.
@@ -162,7 +171,8 @@ Prices::Entry Prices::opening(const verify::Program &program, const verify::Inst
 
 Prices::Entry Prices::price(const verify::Instr &instr, StageOp stage, const Costs &costs,
                             Heat heat) {
-  StringRef name = functionOf(cast<ComputeOp>(instr.op).getCallee());
+  const StringRef callee = cast<ComputeOp>(instr.op).getCallee();
+  StringRef name = functionOf(callee);
   if (const StringRef like = likeOf(name); !like.empty()) {
     estimatedNames.insert(name.str());
     name = like;
@@ -178,6 +188,14 @@ Prices::Entry Prices::price(const verify::Instr &instr, StageOp stage, const Cos
   const int64_t k = configInt(stage, "k", 2048);
   if (name == "gemv_block") {
     const Price price = productPrice(stage, costs, heat);
+    return {price, price};
+  }
+  if (name == "gemv_blocks") { // a block behind the first costs its steps: its loads are under way
+    const int64_t steps = blockSteps(k);
+    const double more = costs.productPerStep * double(steps * (pieceBlocks(stage, callee) - 1));
+    Price price = productPrice(stage, costs, heat);
+    price.warm += more;
+    price.first += more;
     return {price, price};
   }
   if (name == "store_part") { // its own acquire and signal are steps too

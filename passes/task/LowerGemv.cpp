@@ -98,57 +98,90 @@ AccessAttr KernelLowering::tileWrite(StageOp stage, unsigned loop, int64_t perSt
   return rectangle(write.getBuffer().getValue(), at, rows, cols, table);
 }
 
+/// The loop over an m-tile's pieces: blocks, or several of them at a time.
+static StringRef pieceIndex(int64_t blocks) {
+  return blocks > 1 ? "piece" : "block";
+}
+
+// M-tiles with equal pieces: all of a slice, or all but the last and the last.
+SmallVector<KernelLowering::TileRun> KernelLowering::tileRuns(StageOp stage) {
+  const Slice slice = sliceOf(stage);
+  const std::string name = stage.getSymName().str();
+  TileRun all{0, tileTrips(stage), tileText(stage).str(), slice.top(), pieceBlocksOf(stage), name};
+  const int64_t blocks = lastPieceBlocksOf(stage), whole = slice.unit / slice.tile;
+  if (!blocks)
+    return {all};
+  all.trips = {c(whole)};
+  return {all,
+          {whole,
+           {c(1)},
+           (llvm::Twine(whole) + " + mtile").str(),
+           slice.unit % slice.tile,
+           blocks,
+           ("LastTile<" + llvm::Twine(name) + ", " + llvm::Twine(blocks) + ">").str()}};
+}
+
 void KernelLowering::stream(StageOp stage, Steps &steps, bool isExpert) {
   Slice slice = sliceOf(stage);
-  steps.loop("mtile", tileTrips(stage), [&] {
-    steps.loop("block", {c(slice.blocks)}, [&] {
-      unsigned m = steps.depth() - 1;
-      SmallVector<AffineExpr> at = {firstStrip(stage, m), d(m + 1)};
-      SmallVector<StringRef> args = {tileText(stage), "block"};
-      if (isExpert) {
-        at.insert(at.begin(), d(1)); // the entry of the routing table
-        args.push_back("expert.id");
-      }
-      steps.acquire(names::kFree);
-      steps.pace(ring(), windowOf(stage));
-      steps.copy("copy_piece<" + names::kFull + ", " + names::kRing + ", " + stage.getSymName() +
-                     ">",
-                 args,
-                 rectangle(weightsOf(stage).getSymName(), at, slice.top(), {c(1)},
-                           isExpert ? "expert_id" : ""));
+  for (const TileRun &run : tileRuns(stage)) {
+    steps.loop("mtile", run.trips, [&] {
+      steps.loop(pieceIndex(run.blocks), {c(slice.blocks / run.blocks)}, [&] {
+        unsigned m = steps.depth() - 1;
+        SmallVector<AffineExpr> at = {firstStrip(stage, m) + run.first * slice.tile,
+                                      d(m + 1) * run.blocks};
+        SmallVector<StringRef> args = {run.tile, pieceIndex(run.blocks)};
+        if (isExpert) {
+          at.insert(at.begin(), d(1)); // the entry of the routing table
+          args.push_back("expert.id");
+        }
+        steps.acquire(names::kFree);
+        steps.pace(ring(), windowOf(stage));
+        steps.copy("copy_piece<" + names::kFull + ", " + names::kRing + ", " + run.config + ">",
+                   args,
+                   rectangle(weightsOf(stage).getSymName(), at, run.strips, {c(run.blocks)},
+                             isExpert ? "expert_id" : ""));
+      });
     });
-  });
+  }
+}
+
+void KernelLowering::multiplyPiece(StageOp stage, Steps &steps, StringRef sum, StringRef tile,
+                                   AccessAttr rows, const TileRun &run) {
+  const std::string name = stage.getSymName().str();
+  const StringRef several = run.blocks > 1 ? "s<" : "<", index = pieceIndex(run.blocks);
+  if (weightsOf(stage).getWide())
+    steps.compute("wide_block" + several + run.config + ", " + names::kRing + ", " + name + "::In>",
+                  {sum, "slot", tile, index}, {rows}, {}, {}, /*readsRing=*/true);
+  else
+    steps.compute("gemv_block" + several + run.config + ", " + names::kRing + ">",
+                  {sum, "slot", tile, index, "column"}, {rows}, {}, {}, /*readsRing=*/true);
 }
 
 void KernelLowering::multiply(StageOp stage, Steps &steps, AccessAttr rows) {
   Slice slice = sliceOf(stage);
   const bool isWide = weightsOf(stage).getWide();
   const StringRef name = stage.getSymName();
-  steps.loop("mtile", tileTrips(stage), [&] {
-    if (isWide)
-      steps.local("sums", ("WideSums<" + name + ", Cta>").str(), "{}");
-    else
-      steps.local("sum", Operands(kernel).sum(), "{}");
-    steps.loop("block", {c(slice.blocks)}, [&] {
-      steps.wait(names::kFull, "const int slot");
+  for (const TileRun &run : tileRuns(stage)) {
+    steps.loop("mtile", run.trips, [&] {
       if (isWide)
-        steps.compute("wide_block<" + name + ", " + names::kRing + ", " + name + "::In>",
-                      {"sums", "slot", "mtile", "block"}, {rows}, {}, {}, /*readsRing=*/true);
+        steps.local("sums", ("WideSums<" + name + ", Cta>").str(), "{}");
       else
-        steps.compute("gemv_block<" + name + ", " + names::kRing + ">",
-                      {"sum", "slot", tileText(stage), "block", "column"}, {rows}, {}, {},
-                      /*readsRing=*/true);
-      steps.release(names::kFree);
+        steps.local("sum", Operands(kernel).sum(), "{}");
+      steps.loop(pieceIndex(run.blocks), {c(slice.blocks / run.blocks)}, [&] {
+        steps.wait(names::kFull, "const int slot");
+        multiplyPiece(stage, steps, isWide ? "sums" : "sum", run.tile, rows, run);
+        steps.release(names::kFree);
+      });
+      steps.acquire("p_free", "const int place");
+      if (isWide)
+        steps.compute("store_wide_part<" + names::kPart + ", " + name + ">", {"place", "sums"}, {},
+                      {whole(names::kPart)});
+      else
+        steps.compute("store_part<" + names::kPart + ">", {"place", "sum"}, {},
+                      {whole(names::kPart)});
+      steps.signal("p_full");
     });
-    steps.acquire("p_free", "const int place");
-    if (isWide)
-      steps.compute("store_wide_part<" + names::kPart + ", " + name + ">", {"place", "sums"}, {},
-                    {whole(names::kPart)});
-    else
-      steps.compute("store_part<" + names::kPart + ">", {"place", "sum"}, {},
-                    {whole(names::kPart)});
-    steps.signal("p_full");
-  });
+  }
 }
 
 void KernelLowering::finishTiles(StageOp stage, Steps &steps, function_ref<void()> epilogue) {
@@ -374,8 +407,10 @@ static std::string linearBase(StageOp stage) {
                                                 : "Linear<";
   llvm::raw_string_ostream(base) << form << weightsOf(stage).getSymName() << ", "
                                  << *configInt(stage, "n") << ", " << *configInt(stage, "k") << ", "
-                                 << *configInt(stage, "unit") << ">";
-  return base;
+                                 << *configInt(stage, "unit");
+  if (const int64_t blocks = pieceBlocksOf(stage); blocks > 1)
+    base += ", " + std::to_string(blocks);
+  return base + ">";
 }
 
 static std::string inputType(StageOp stage) {

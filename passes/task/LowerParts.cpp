@@ -56,17 +56,19 @@ void KernelLowering::forGroups(StageOp stage, Steps &steps,
 
 void KernelLowering::streamParts(StageOp stage, Steps &producer, bool isExpert) {
   const Slice slice = sliceOf(stage);
-  const int64_t parts = partsOf(stage), blocks = slice.blocks / parts;
-  const std::string block = "k_part * " + std::to_string(blocks) + " + block";
+  const int64_t parts = partsOf(stage), each = pieceBlocksOf(stage);
+  const int64_t pieces = slice.blocks / parts / each;
+  const StringRef index = each > 1 ? "piece" : "block";
+  const std::string piece = ("k_part * " + llvm::Twine(pieces) + " + " + index).str();
   forGroups(stage, producer, [&](const TileGroup &group) {
     producer.loop("k_part", {c(parts)}, [&] {
       producer.loop("mtile", group.trips, [&] {
-        producer.loop("block", {c(blocks)}, [&] {
+        producer.loop(index, {c(pieces)}, [&] {
           const unsigned part = producer.depth() - 2;
           AffineExpr tile = group.first + d(part + 1);
           SmallVector<AffineExpr> at = {d(0) * slice.unit + tile * slice.tile,
-                                        d(part) * blocks + d(part + 2)};
-          SmallVector<StringRef> args = {group.tile, block};
+                                        (d(part) * pieces + d(part + 2)) * each};
+          SmallVector<StringRef> args = {group.tile, piece};
           if (isExpert) {
             at.insert(at.begin(), d(1)); // the entry of the routing table
             args.push_back("expert.id");
@@ -76,7 +78,7 @@ void KernelLowering::streamParts(StageOp stage, Steps &producer, bool isExpert) 
           producer.copy("copy_piece<" + names::kFull + ", " + names::kRing + ", " +
                             stage.getSymName() + ">",
                         args,
-                        rectangle(weightsOf(stage).getSymName(), at, slice.top(), {c(1)},
+                        rectangle(weightsOf(stage).getSymName(), at, slice.top(), {c(each)},
                                   isExpert ? "expert_id" : ""));
         });
       });
@@ -97,16 +99,10 @@ void KernelLowering::multiplyGroup(StageOp stage, Steps &consumer, const TileGro
   consumer.loop("k_part", {c(parts)}, [&] {
     take();
     consumer.unrolled("mtile", group.trips, [&] {
-      consumer.loop("block", {c(sliceOf(stage).blocks / parts)}, [&] {
+      const int64_t each = pieceBlocksOf(stage);
+      consumer.loop(each > 1 ? "piece" : "block", {c(sliceOf(stage).blocks / parts / each)}, [&] {
         consumer.wait(names::kFull, "const int slot");
-        if (isWide)
-          consumer.compute("wide_block<" + name + ", " + names::kRing + ", " + name + "::In>",
-                           {"sums[mtile]", "slot", group.tile, "block"}, {rows}, {}, {},
-                           /*readsRing=*/true);
-        else
-          consumer.compute("gemv_block<" + name + ", " + names::kRing + ">",
-                           {"sums[mtile]", "slot", group.tile, "block", "column"}, {rows}, {}, {},
-                           /*readsRing=*/true);
+        multiplyPiece(stage, consumer, "sums[mtile]", group.tile, rows, tileRuns(stage).front());
         consumer.release(names::kFree);
       });
     });

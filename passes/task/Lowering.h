@@ -129,6 +129,19 @@ private:
   void takeRows(StageOp stage, Steps &consumer);
   void stream(StageOp stage, Steps &steps, bool isExpert);
   void multiply(StageOp stage, Steps &steps, AccessAttr rows);
+  /// M-tiles of a slice from number `first` on, all of `strips` strips at most, in pieces of
+  /// `blocks` blocks; `tile` and `config`: what device functions call one, and their template
+  /// argument.
+  struct TileRun {
+    int64_t first;
+    mlir::SmallVector<mlir::AffineExpr> trips;
+    std::string tile;
+    int64_t strips, blocks;
+    std::string config;
+  };
+  mlir::SmallVector<TileRun> tileRuns(StageOp stage);
+  void multiplyPiece(StageOp stage, Steps &steps, llvm::StringRef sum, llvm::StringRef tile,
+                     AccessAttr rows, const TileRun &run);
   void finishTiles(StageOp stage, Steps &steps, llvm::function_ref<void()> epilogue);
   void fetchResidual(StageOp stage, Steps &steps);
   void releaseRows(StageOp stage, Steps &steps);

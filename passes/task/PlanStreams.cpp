@@ -29,6 +29,12 @@ constexpr int64_t kChunkColumns = 128, kRowPadding = 32;
 /// Shared memory for one expert's activations at most, whatever its pairs.
 constexpr int64_t kActBytes = 160 << 10;
 
+/// Bytes of a piece at most, where it could have more blocks.
+constexpr int64_t kPieceBytes = 16 << 10;
+
+/// Pieces of no more bytes than these are a slice's last m-tile, in more blocks if possible.
+constexpr int64_t kLeastBytes = 4 << 10;
+
 /// One piece lands while another is asked for.
 constexpr int64_t kLeastWindow = 2;
 
@@ -70,10 +76,12 @@ struct PlanStreams : megalith::impl::PlanStreamsBase<PlanStreams> {
     int64_t slotBytes = 0;
     StringRef widest;
     for (auto stage : kernel.getOps<StageOp>())
-      if (int64_t bytes = plan(stage); bytes > slotBytes) {
+      if (int64_t bytes = slotBytesOf(stage); bytes > slotBytes) {
         slotBytes = bytes;
         widest = stage.getSymName();
       }
+    for (auto stage : kernel.getOps<StageOp>())
+      plan(stage, slotBytes);
     if (!slotBytes)
       return; // nothing streams
     declareEdge(kernel, names::kFull, EdgeKind::Bytes, Role::Producer, {Role::Consumer},
@@ -190,8 +198,44 @@ struct PlanStreams : megalith::impl::PlanStreamsBase<PlanStreams> {
     }
   }
 
-  /// Marks what the stage streams; returns the bytes of a ring slot that its pieces need.
-  int64_t plan(StageOp stage) {
+  /// Bytes of a ring slot that the stage's pieces need, 0 if it streams nothing.
+  static int64_t slotBytesOf(StageOp stage) {
+    if (stage.getKind() == StageKind::Attention) // 16 positions of K, then of V, are a unit
+      return pieceUnitsOf(stage) * unitBytesOf(stage);
+    if (!isGemv(stage))
+      return 0;
+    // Device functions expect room for a whole m-tile.
+    return sliceOf(stage).tile * weightsOf(stage).stripBytes();
+  }
+
+  /// Blocks of a piece of `strips` strips: as many as fill a slot, of equal pieces that no part of
+  /// K cuts.
+  static int64_t blocksOf(StageOp stage, int64_t strips, int64_t slotBytes) {
+    if (weightsOf(stage).getNvfp4()) // whole tiles
+      return 1;
+    const int64_t block = strips * weightsOf(stage).stripBytes();
+    const int64_t all = sliceOf(stage).blocks / partsOf(stage);
+    int64_t count = std::clamp<int64_t>(std::min(slotBytes, kPieceBytes) / block, 1, all);
+    while (all % count)
+      --count;
+    return count;
+  }
+
+  /// Blocks of a piece of the last m-tile of a slice, if what one of the others' pieces has of it
+  /// is so little that its way counts and not its bytes; else 0.
+  static int64_t lastBlocksOf(StageOp stage, int64_t blocks, int64_t slotBytes) {
+    const Slice slice = sliceOf(stage);
+    const int64_t last = slice.unit % slice.tile;
+    const bool isEven = slice.unit * smsOf(stage) == slice.strips; // each SM has such a tile
+    if (slice.unit < slice.tile || last == 0 || !isEven || partsOf(stage) > 1 ||
+        dealsTiles(stage) || blocks * last * weightsOf(stage).stripBytes() > kLeastBytes)
+      return 0;
+    const int64_t count = blocksOf(stage, last, slotBytes);
+    return count > blocks ? count : 0;
+  }
+
+  /// Marks what the stage streams.
+  void plan(StageOp stage, int64_t slotBytes) {
     if (stage.getKind() == StageKind::Attention) {
       // 16 positions of K, then of V, are a unit.
       const int64_t units = pieceUnitsOf(stage), bytes = units * unitBytesOf(stage);
@@ -201,29 +245,43 @@ struct PlanStreams : megalith::impl::PlanStreamsBase<PlanStreams> {
                          units == 1 ? "" : "s", *configInt(stage, "head_dim"),
                          units == 1 ? std::string("two would have more than 16 KB")
                                     : std::string(numbers[units]) + " fit 16 KB"));
-      return bytes;
+      return;
     }
     if (!isGemv(stage))
-      return 0;
+      return;
     Slice slice = sliceOf(stage);
     int64_t stripBytes = weightsOf(stage).stripBytes();
-    SmallVector<StringRef> order = {"mtile", "block"};
+    const int64_t blocks = blocksOf(stage, slice.top(), slotBytes);
+    const int64_t last = lastBlocksOf(stage, blocks, slotBytes);
+    SmallVector<StringRef> order = {"mtile", blocks > 1 ? "piece" : "block"};
     if (partsOf(stage) > 1)
       order.insert(order.begin(), "k_part");
     if (stage.getKind() != StageKind::Linear)
       order.insert(order.begin(), "expert");
-    mark(stage, order, slice.top() * stripBytes, slice.unit * slice.blocks * stripBytes,
-         llvm::formatv(
-             "{0} strips of one of {1} blocks of K, {2} bytes each: an m-tile has {4}, the "
-             "slice {3}",
-             slice.top(), slice.blocks, stripBytes, slice.unit, slice.tile));
-    return slice.tile * stripBytes; // device functions expect room for a whole m-tile
+    mark(stage, order, blocks * slice.top() * stripBytes, slice.unit * slice.blocks * stripBytes,
+         llvm::formatv("{0} strips of {5} of {1} blocks of K, {2} bytes each: an m-tile has {4}, "
+                       "the slice {3}{6}",
+                       slice.top(), slice.blocks, stripBytes, slice.unit, slice.tile,
+                       blocks > 1 ? std::to_string(blocks) : "one",
+                       blocks > 1 ? llvm::formatv("; a slot has room for {0} bytes",
+                                                  std::min(slotBytes, kPieceBytes))
+                                        .str()
+                                  : ""),
+         blocks, last);
+    if (last)
+      recordReason(
+          stage,
+          {getArgumentName().str(), "last m-tile", llvm::formatv("pieces of {0} blocks", last),
+           llvm::formatv("its {0} strips of {1} would be {2} bytes", slice.unit % slice.tile,
+                         blocks > 1 ? std::to_string(blocks) + " blocks" : "a block",
+                         blocks * (slice.unit % slice.tile) * stripBytes)});
   }
 
   /// `order`: loops, outermost first. `piece`: bytes of the largest copy. `bytes`: of one SM's
-  /// share of one matrix, or of a unit. `window`: most copies under way.
+  /// share of one matrix, or of a unit. `window`: most pieces under way. `blocks`: of K, in a
+  /// piece, if several; `last`: in one of a slice's last m-tile, if that has others.
   void mark(StageOp stage, ArrayRef<StringRef> order, int64_t piece, int64_t bytes,
-            const std::string &pieceReason) {
+            const std::string &pieceReason, int64_t blocks = 1, int64_t last = 0) {
     Builder builder(&getContext());
     InFlight inFlight = bytesInFlight(stage);
     int64_t window = std::max(kLeastWindow, inFlight.bytes / piece);
@@ -234,12 +292,16 @@ struct PlanStreams : megalith::impl::PlanStreamsBase<PlanStreams> {
                   llvm::formatv("{0} pieces, {1} bytes in flight an SM", window, window * piece),
                   llvm::formatv("{0}: at most {1} bytes, and at least {2} pieces", inFlight.because,
                                 inFlight.bytes, kLeastWindow)});
-    stage->setAttr(kStream,
-                   builder.getDictionaryAttr(
-                       {builder.getNamedAttr("order", builder.getStrArrayAttr(order)),
-                        builder.getNamedAttr("piece", builder.getI64IntegerAttr(piece)),
-                        builder.getNamedAttr("bytes", builder.getI64IntegerAttr(bytes)),
-                        builder.getNamedAttr("window", builder.getI64IntegerAttr(window))}));
+    SmallVector<NamedAttribute> stream = {
+        builder.getNamedAttr("order", builder.getStrArrayAttr(order)),
+        builder.getNamedAttr("piece", builder.getI64IntegerAttr(piece)),
+        builder.getNamedAttr("bytes", builder.getI64IntegerAttr(bytes)),
+        builder.getNamedAttr("window", builder.getI64IntegerAttr(window))};
+    if (blocks > 1)
+      stream.push_back(builder.getNamedAttr("blocks", builder.getI64IntegerAttr(blocks)));
+    if (last)
+      stream.push_back(builder.getNamedAttr("last_blocks", builder.getI64IntegerAttr(last)));
+    stage->setAttr(kStream, builder.getDictionaryAttr(stream));
   }
 };
 

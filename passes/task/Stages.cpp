@@ -40,6 +40,20 @@ std::optional<int64_t> windowOf(StageOp stage) {
   return std::nullopt;
 }
 
+static int64_t streamInt(StageOp stage, StringRef key, int64_t otherwise) {
+  auto stream = stage->getAttrOfType<DictionaryAttr>(kStream);
+  auto value = stream ? stream.getAs<IntegerAttr>(key) : IntegerAttr();
+  return value ? value.getInt() : otherwise;
+}
+
+int64_t pieceBlocksOf(StageOp stage) {
+  return streamInt(stage, "blocks", 1);
+}
+
+int64_t lastPieceBlocksOf(StageOp stage) {
+  return streamInt(stage, "last_blocks", 0);
+}
+
 AccessAttr normedOf(StageOp stage) {
   if (stage.getKind() != StageKind::Rows || !configInt(stage, "row_sms"))
     return {};

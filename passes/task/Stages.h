@@ -88,6 +88,14 @@ struct Slice {
 };
 Slice sliceOf(StageOp stage);
 
+/// Blocks of K in a ring piece of a stage whose stream is planned: several where an m-tile is
+/// narrow (task-plan-streams).
+int64_t pieceBlocksOf(StageOp stage);
+
+/// The same of the last m-tile of every SM's slice, where that is much narrower than the others and
+/// so in pieces of more blocks; else 0.
+int64_t lastPieceBlocksOf(StageOp stage);
+
 /// Distinct rows of a value or exchange that an access covers at tile `t`, clipped to nothing.
 struct Rectangle {
   int64_t row, rows, col, cols;
