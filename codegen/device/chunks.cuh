@@ -68,7 +68,7 @@ template <class E, class X, class Cta> MEGALITH_DEVICE void poll_row(const Cta &
 } // namespace detail
 
 /// Consumer: warp r brings row r of E's fp32 words to row r of X, a WordRows; of 16 rows also row
-/// r + 8.
+/// r + 8. Or the only warp of a role the only row.
 template <class E, class X, class Cta> MEGALITH_DEVICE void poll_own_row(const Cta &cta) {
   using Exchange = typename E::Exchange;
   static_assert(Exchange::kCount <= 2 * kConsumerWarps && Exchange::kWidth % 4 == 0);

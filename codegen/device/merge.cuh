@@ -13,7 +13,8 @@ template <class C, class E, class Cta>
 MEGALITH_DEVICE void poll_partials(const Cta &cta, const MergeTile &tile, int slot) {
   using S = AttentionShape<C>;
   static_assert(E::Exchange::kCount == S::kPartials);
-  constexpr int kBatch = S::kPartWords < 12 ? S::kPartWords : 12;
+  constexpr int kMost = C::kRows == 1 ? 24 : 12; // as many as registers hold
+  constexpr int kBatch = S::kPartWords < kMost ? S::kPartWords : kMost;
   const auto *words = static_cast<const U128 *>(cta.template buffer<E::Exchange::kBuffer>()) +
                       tile.number * (kMaxSplits * S::kPartWords);
   unsigned char *target = C::Mparts::row(cta, slot, 0);
@@ -34,10 +35,13 @@ MEGALITH_DEVICE void merged_values(const Cta &cta, const MergeTile &tile, int sl
   const bool mine = cta.lane < tile.splits;
   const float m = mine ? platform::ld_shared<float>(splits + cta.lane * kStride) : kNoScore;
   const float l = mine ? platform::ld_shared<float>(splits + cta.lane * kStride + 4) : 0.0f;
-  float most = m;
-  for (int mask = 16; mask > 0; mask /= 2)
-    most = platform::fmaxf_(most, platform::shfl_xor(most, mask));
-  const float weight = platform::exp2f_(m - most);
+  float weight = mine ? 1.0f : 0.0f; // bounded scores: all relative to 2^0
+  if constexpr (!C::kBounded) {
+    float most = m;
+    for (int mask = 16; mask > 0; mask /= 2)
+      most = platform::fmaxf_(most, platform::shfl_xor(most, mask));
+    weight = platform::exp2f_(m - most);
+  }
   float sum = weight * l;
   for (int mask = 16; mask > 0; mask /= 2)
     sum += platform::shfl_xor(sum, mask);
@@ -51,13 +55,15 @@ MEGALITH_DEVICE void merged_values(const Cta &cta, const MergeTile &tile, int sl
   // A batch of splits at a time, so that their loads are under way together. What is behind the
   // last split has weight 0.
   float o[kEach] = {};
-  constexpr int kBatch = kEach < 2 ? 8 : kEach < 4 ? 4 : 2;
+  constexpr int kBatch = kEach < 2 || (C::kBounded && kEach < 4) ? 8 : kEach < 4 ? 4 : 2;
   static_assert(kMaxSplits % kBatch == 0 && kMaxSplits <= 32);
   MEGALITH_UNROLL(1)
   for (int batch = 0; batch < tile.splits; batch += kBatch) {
     MEGALITH_UNROLL(kBatch)
     for (int s = batch; s < batch + kBatch; ++s) {
-      const float w = platform::shfl(weight, s);
+      float w = s < tile.splits ? 1.0f : 0.0f;
+      if constexpr (!C::kBounded)
+        w = platform::shfl(weight, s);
       const int split = s < tile.splits ? s : tile.splits - 1;
       MEGALITH_UNROLL_ALL
       for (int i = 0; i < kEach; ++i)

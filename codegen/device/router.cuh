@@ -94,22 +94,40 @@ MEGALITH_DEVICE float exp_(float x) {
   return platform::exp2f_(x * 1.44269504f);
 }
 
-template <class C, class Cta>
-MEGALITH_DEVICE float selection_value(const Cta &cta, float logit, int expert) {
-  if constexpr (C::kBias < 0) {
-    return logit;
-  } else {
-    const auto *bias = static_cast<const float *>(cta.template buffer<C::kBias>());
-    return sigmoid(logit) + platform::ld_const<float>(bias + expert);
-  }
-}
-
 } // namespace detail
+
+/// What a lane adds to the scores of its experts lane, lane + 32, ... for the selection.
+template <class C> struct RouterBias {
+  static constexpr int kPerLane = (C::kExperts + 31) / 32;
+  float v[C::kBias < 0 ? 1 : kPerLane];
+
+  /// Selection value of this lane's expert `i`.
+  MEGALITH_DEVICE float value(float logit, int i) const {
+    if constexpr (C::kBias < 0)
+      return logit;
+    else
+      return detail::sigmoid(logit) + v[i];
+  }
+};
+
+/// Whoever routes, before it polls the logits: the biases come from far away meanwhile.
+template <class C, class Cta> MEGALITH_DEVICE RouterBias<C> load_bias(const Cta &cta) {
+  RouterBias<C> bias = {};
+  if constexpr (C::kBias >= 0) {
+    const auto *table = static_cast<const float *>(cta.template buffer<C::kBias>());
+    MEGALITH_UNROLL_ALL
+    for (int i = 0; i < RouterBias<C>::kPerLane; ++i)
+      if (32 * i + cta.lane < C::kExperts && cta.role_warp < C::kRows)
+        bias.v[i] = platform::ld_const<float>(table + 32 * i + cta.lane);
+  }
+  return bias;
+}
 
 namespace detail {
 /// See select_experts.
-template <class C, class Cta> MEGALITH_DEVICE void select_row(const Cta &cta, int row) {
-  constexpr int kPerLane = (C::kExperts + 31) / 32;
+template <class C, class Cta>
+MEGALITH_DEVICE void select_row(const Cta &cta, int row, const RouterBias<C> &bias) {
+  constexpr int kPerLane = RouterBias<C>::kPerLane;
   auto *table = routing_table<C>(cta);
   const uint32_t *logits = C::Logits::row(cta, row);
   const bool live = cta.is_live(row);
@@ -122,7 +140,7 @@ template <class C, class Cta> MEGALITH_DEVICE void select_row(const Cta &cta, in
     const int expert = 32 * i + cta.lane;
     const bool exists = expert < C::kExperts;
     logit[i] = exists ? platform::ld_shared<float>(logits + expert) : 0.0f;
-    selection[i] = exists ? detail::selection_value<C>(cta, logit[i], expert) : 0.0f;
+    selection[i] = exists ? bias.value(logit[i], i) : 0.0f;
     key[i] = exists ? detail::selection_key(selection[i]) : 0u;
   }
   int mine = -1; // lane s: the expert of slot s
@@ -217,15 +235,51 @@ template <class C, class Cta> MEGALITH_DEVICE void select_row(const Cta &cta, in
 
 /// Consumer: warp r of the first kRows routes row r, of 16 rows also row r + 8: ids and weights of
 /// the table, and routing_out. The logits must be visible to the warp. group_experts must follow.
-template <class C, class Cta> MEGALITH_DEVICE void select_experts(const Cta &cta) {
+template <class C, class Cta>
+MEGALITH_DEVICE void select_experts(const Cta &cta, const RouterBias<C> &bias) {
   if constexpr (C::kRows <= kConsumerWarps) {
     if (cta.role_warp < C::kRows)
-      detail::select_row<C>(cta, cta.role_warp);
+      detail::select_row<C>(cta, cta.role_warp, bias);
   } else {
     MEGALITH_UNROLL(1)
     for (int row = cta.role_warp; row < C::kRows; row += kConsumerWarps)
-      detail::select_row<C>(cta, row);
+      detail::select_row<C>(cta, row, bias);
   }
+}
+
+template <class C, class Cta> MEGALITH_DEVICE void select_experts(const Cta &cta) {
+  static_assert(C::kBias < 0, "biases are loaded before the poll");
+  select_experts<C>(cta, RouterBias<C>{});
+}
+
+/// One warp of any role, in place of select_experts and group_experts: routes the only row, each of
+/// whose experts has one pair. The table is visible to the warp, and to whom it signals.
+template <class C, class Cta>
+MEGALITH_DEVICE void route_row(const Cta &cta, const RouterBias<C> &bias) {
+  static_assert(C::kRows == 1);
+  auto *table = routing_table<C>(cta);
+  detail::select_row<C>(cta, 0, bias);
+  platform::warp_sync(); // the ids
+  const int active = cta.is_live(0) ? C::kTopK : 0, slot = cta.lane < C::kTopK ? cta.lane : 0;
+  const int expert = platform::ld_shared<int32_t>(&table->id[slot]);
+  int place = 0;
+  MEGALITH_UNROLL_ALL
+  for (int s = 0; s < C::kTopK; ++s)
+    place += platform::ld_shared<int32_t>(&table->id[s]) < expert ? 1 : 0;
+  if (cta.lane < active) {
+    platform::st_shared(&table->pair[place], slot);
+    platform::st_shared(&table->expert[place], expert);
+    platform::st_shared(&table->first[place], place);
+  }
+  if (cta.lane == 0) {
+    platform::st_shared(&table->active, active);
+    platform::st_shared(&table->first[active], active);
+  }
+  platform::warp_sync();
+}
+template <class C, class Cta> MEGALITH_DEVICE void route_row(const Cta &cta) {
+  static_assert(C::kBias < 0, "biases are loaded before the poll");
+  route_row<C>(cta, RouterBias<C>{});
 }
 
 /// Consumer: makes the table's lists from the rows' ids. All consumer warps call; at the end the

@@ -20,6 +20,7 @@ static StringRef likeOf(StringRef name) {
   return llvm::StringSwitch<StringRef>(name)
       .Case("wide_block", "gemv_block")         // as many bytes; FMAs in place of mma
       .Case("wide_blocks", "gemv_blocks")       // likewise
+      .Case("route_row", "select_experts")      // its lists are made of eight ids
       .Case("store_wide_part", "store_part")    // shuffles besides
       .Case("merge_gated", "merge_splits")      // a norm and a gate besides
       .Case("combine_normed", "combine")        // a scale a slot besides
@@ -291,7 +292,7 @@ Prices::Entry Prices::price(const verify::Instr &instr, StageOp stage, const Cos
   if (name == "tell_armed") // one store a rank
     return {{costs.signal, costs.signal}, {costs.signal, costs.signal}};
   // Loads whose result is waited for later, and a few stores.
-  if (name != "load_gains" && name != "clear_words")
+  if (name != "load_gains" && name != "load_bias" && name != "clear_words")
     unknownNames.insert(name.str());
   return {};
 }

@@ -65,6 +65,20 @@ int64_t pieceUnitsOf(StageOp attention) {
   return 1;
 }
 
+bool pollerRoutes(KernelOp kernel) {
+  for (auto stage : kernel.getOps<StageOp>())
+    if (stage.getKind() == StageKind::TopK) {
+      auto logits = cast<AccessAttr>(stage.getReads()[0]);
+      auto source = kernel.lookup<ExchangeOp>(logits.getBuffer());
+      if (!source || !source.isSelfValidating())
+        return false;
+      auto words = kernel.lookup<EdgeOp>(source.getEdgeAttr());
+      return words && llvm::is_contained(words.getTo().getAsRange<RoleAttr>(),
+                                         RoleAttr::get(kernel.getContext(), Role::Poller));
+    }
+  return false;
+}
+
 int64_t maxActive(KernelOp kernel, int64_t experts, int64_t topK) {
   return std::min(experts, kernel.getRows() * topK);
 }
@@ -288,10 +302,12 @@ private:
   void addTopK(StageOp stage) {
     int64_t experts = *configInt(stage, "experts"), pairs = rows * *configInt(stage, "k");
     int64_t active = std::min(pairs, experts);
+    const bool byPoller = pollerRoutes(kernel);
+    const Role router = byPoller ? Role::Poller : Role::Consumer;
     add({names::kLogits.str(), rows, experts, f32,
          static_cast<int64_t>(llvm::alignTo(4 * experts, 16)), 1, 1,
          "WordRows<$offset, $rows, $cols>", Phase::Both, isByLaunch ? "logits_full" : "", "",
-         isByLaunch ? Role::Poller : Role::Consumer, isByLaunch ? consumers : nobody});
+         isByLaunch ? Role::Poller : router, isByLaunch ? consumers : nobody});
     int64_t bytes = llvm::alignTo(4 * (2 + 2 * active + 3 * pairs), 16);
     add({names::kRouting.str(),
          1,
@@ -304,8 +320,8 @@ private:
          Phase::Both,
          "routed",
          "",
-         Role::Consumer,
-         {Role::Producer, Role::Poller, Role::Epilogue}});
+         router,
+         {Role::Producer, byPoller ? Role::Consumer : Role::Poller, Role::Epilogue}});
   }
 
   /// The activations of an expert's rows pass through slots, so that a wide bucket needs no room

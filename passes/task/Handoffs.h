@@ -62,6 +62,9 @@ std::vector<Handoff> handoffsOf(KernelOp kernel);
 /// keeps no other's slice) has its slice of the residual.
 std::string keptName(StageOp stage);
 
+/// Whether the poller routes, and not the consumers: it then is who polls the logits.
+bool pollerRoutes(KernelOp kernel);
+
 /// Whether activation rows and logits reach the consumers through the poller, as earlier launches
 /// wrote them; else the consumers poll them themselves.
 bool rowsComeByLaunch(KernelOp kernel);

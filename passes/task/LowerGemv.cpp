@@ -526,6 +526,8 @@ LogicalResult KernelLowering::lowerExpertUp(StageOp stage) {
                 "them in place";
     consumer.compute("quantize_rows<" + name + ", " + name + "::In>", {}, {rows}, {rows});
   }
+  if (pollerRoutes(kernel))
+    consumer.wait("routed");
   forExperts(stage, consumer, [&] {
     consumer.compute(Operands(kernel).column("gathered", name + ", " + name + "::In, " + perRow),
                      {"expert.pairs", "expert.count"}, {whole(names::kRouting)}, {},

@@ -100,18 +100,27 @@ LogicalResult KernelLowering::lowerTopK(StageOp stage) {
     loadRows(next, stage);
   }
 
-  // Every role waits here, where all SMs are, though the experts may have slices on fewer.
+  // Every role waits here, where all SMs are, though the experts may have slices on fewer; the
+  // consumers, where the poller routes, when they have their rows.
+  const bool byPoller = pollerRoutes(kernel);
   Steps(stage, Role::Producer).wait("routed");
-  poller.wait("routed");
+  if (!byPoller)
+    poller.wait("routed");
   Steps(stage, Role::Epilogue).wait("routed");
 
-  Steps consumer(stage, Role::Consumer);
+  const Role role = byPoller ? Role::Poller : Role::Consumer;
+  Steps router(stage, role);
+  SmallVector<StringRef> args;
+  if (FlatSymbolRefAttr bias = configSymbol(stage, "bias")) {
+    router.compute("load_bias<" + name + ">", {}, {whole(bias.getValue())}, {}, "const auto bias");
+    args.push_back("bias");
+  }
   if (isByLaunch) {
-    consumer.wait("logits_full");
+    router.wait("logits_full");
   } else {
-    requireLaunchWait(stage, Role::Consumer, consumer);
-    consumer.poll("poll_own_row<" + source + "_words, " + names::kLogits + ">", {},
-                  (source + "_words").str(), logits, whole(names::kLogits));
+    requireLaunchWait(stage, role, router);
+    router.poll("poll_own_row<" + source + "_words, " + names::kLogits + ">", {},
+                (source + "_words").str(), logits, whole(names::kLogits));
   }
   // Of the table (codegen/device/router.cuh) the selection writes weights and ids, behind the lists
   // that are then made of them.
@@ -123,12 +132,17 @@ LogicalResult KernelLowering::lowerTopK(StageOp stage) {
   AccessAttr chosen = rectangle(names::kRouting, {c(0), c(lists)}, 1, {c(routing.cols() - lists)});
   SmallVector<AccessAttr> written = {chosen};
   if (FlatSymbolRefAttr out = configSymbol(stage, "routing_out")) {
-    requireLaunchWait(stage, Role::Consumer, consumer);
+    requireLaunchWait(stage, role, router);
     written.push_back(whole(out.getValue()));
   }
-  consumer.compute("select_experts<" + name + ">", {}, {whole(names::kLogits)}, written);
-  consumer.compute("group_experts<" + name + ">", {}, {chosen}, {made});
-  consumer.signal("routed");
+  if (byPoller) {
+    written.push_back(made);
+    router.compute("route_row<" + name + ">", args, {whole(names::kLogits)}, written);
+  } else {
+    router.compute("select_experts<" + name + ">", args, {whole(names::kLogits)}, written);
+    router.compute("group_experts<" + name + ">", {}, {chosen}, {made});
+  }
+  router.signal("routed");
   return success();
 }
 

@@ -223,9 +223,19 @@ struct MaterializeExchanges : megalith::impl::MaterializeExchangesBase<Materiali
     return true;
   }
 
+  /// Whether the poller routes: a single row, whose experts read rows of their own, which the
+  /// consumers bring and norm meanwhile, on all SMs: they wait for the routing only then.
+  bool routesAside() {
+    KernelOp kernel = getOperation();
+    return kernel.getRows() == 1 && llvm::any_of(kernel.getOps<StageOp>(), [](StageOp stage) {
+             return stage.getKind() == StageKind::ExpertUp && inputOf(stage) &&
+                    smsOf(stage) == stage->getParentOfType<KernelOp>().getSms();
+           });
+  }
+
   /// Roles that poll the value. What consumers read once, they poll themselves, each warp its own
-  /// share; what comes in tiles or expert by expert goes ahead of them through the poller; a
-  /// residual's slice is the epilogue's own.
+  /// share; what comes in tiles or expert by expert goes ahead of them through the poller, which
+  /// may route, too; a residual's slice is the epilogue's own.
   ArrayAttr pollersOf(BufferOp value, std::string &because) {
     bool isRead = false, isPolled = false, isFetched = false;
     SmallVector<StringRef> whole, tiled, added;
@@ -237,7 +247,7 @@ struct MaterializeExchanges : megalith::impl::MaterializeExchangesBase<Materiali
                             (addsParts(stage) && inputOf(stage) != access) ||
                             (stage.getKind() == StageKind::Merge && access != stage.getReads()[0]);
           bool isTiled =
-              value.getByLaunch() ||
+              value.getByLaunch() || (stage.getKind() == StageKind::TopK && routesAside()) ||
               llvm::is_contained({StageKind::Attention, StageKind::Merge, StageKind::ExpertDown},
                                  stage.getKind());
           isPolled |= !isResidual && isTiled;

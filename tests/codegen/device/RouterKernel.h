@@ -36,8 +36,9 @@ template <int Rows, int Experts, int K, ExpertWeights Weights, bool Biased> stru
         for (int e = cta.lane; e < Experts; e += 32)
           platform::st_shared(top_k::Logits::row(cta, cta.role_warp) + e,
                               platform::ld_const<float>(source + cta.role_warp * Experts + e));
+      const auto bias = load_bias<top_k>(cta);
       platform::warp_sync();
-      select_experts<top_k>(cta);
+      select_experts<top_k>(cta, bias);
       group_experts<top_k>(cta);
       signal<routed>(cta);
     } else if (cta.role == Role::epilogue) {

@@ -314,6 +314,9 @@ TEST_CASE("sigmoid scores with a selection bias") {
   Routing<test::Plain> plain(randomLogits(8, 4, 0));
   plain.launch(megalith_kernel_router_plain);
   plain.check();
+  Routing<test::Plain> dead(randomLogits(8, 4, 0), {false});
+  dead.launch(megalith_kernel_router_plain);
+  dead.check();
 }
 
 TEST_CASE("routing_in replaces the selection, weights come from the own logits") {

@@ -8,6 +8,7 @@
 // RUN: megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=3 ranks=2},task-verify)' | FileCheck %s --check-prefix=RANKS
 // RUN: sed -e 's/<2x/<4x/g; s/<8x128/<16x128/g' %s | megalith-opt -pass-pipeline='builtin.module(megalith-pipeline{sms=8},task-verify)' | FileCheck %s --check-prefix=DEALT
 // RUN: sed -e 's/<2x/<4x/g; s/<8x128/<16x128/g' %s | megalith-opt -pass-pipeline='builtin.module(megalith-pipeline{sms=3},task-verify)' | FileCheck %s --check-prefix=FEW
+// RUN: sed -e 's/<2x/<1x/g; s/<8x128/<4x128/g' %s | megalith-opt -pass-pipeline='builtin.module(megalith-pipeline{sms=2},task-verify)' | FileCheck %s --check-prefix=ONE
 // RUN: not megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=3 ranks=4})' 2>&1 | FileCheck %s --check-prefix=FOUR
 // RUN: megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=3 ranks=2 experts=nk},task-verify)' | FileCheck %s --check-prefix=PARTS
 // RUN: megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=3 ranks=4 experts=nk sums=bf16},task-verify)' | FileCheck %s --check-prefix=ROUNDED
@@ -88,6 +89,14 @@
 // ROLES: task.compute "join_row<out_rows, resid_words>"
 // ROLES: task.kernel @last
 // ROLES: task.compute "epilogue_head<head, out, LogitRule<5.00000000e-01f, 2.00000000e+01f, 512>>"
+
+// One row: the poller routes, and the consumers wait for it with their rows normed.
+// ONE: task.compute "load_bias<top_k>" [] reads [@router_bias
+// ONE: task.poll "poll_own_row<logits_words, logits_rows>"
+// ONE: task.compute "route_row<top_k>" ["bias"]
+// ONE-NEXT: task.signal @routed
+// ONE: task.compute "rms_norm<expert_up::Norm>"
+// ONE-NEXT: task.wait @routed
 
 // Four rows are dealt out: two SMs do a row together, whoever multiplies reads the normed rows; those of the
 // launch's own stream lie behind its words. With three SMs each has a row, and one a second.
