@@ -143,8 +143,8 @@ LogicalResult KernelLowering::lowerAttention(StageOp stage) {
   consumer.local("constants", "const auto", "attention_constants<" + name + ">(cta)");
   consumer.local("state", "AttentionState<" + name + ">");
   tiles(consumer, [&] {
-    consumer.compute("attention_prepare<" + name + ">", {"tile", "constants", "state"}, {newUnit},
-                     {tail});
+    consumer.computeMet("attention_prepare<" + name + ">", {"tile", "constants", "state"},
+                        {newUnit}, {tail});
     consumer.wait("qkv_full", "const int words");
     consumer.compute("attention_begin<" + name + ">", {"tile", "words", "constants", "state"},
                      {in, tail}, {query, tail});

@@ -26,6 +26,8 @@ std::string slotText(StageOp stage, llvm::StringRef key);
 
 /// On a loop: the compiler is to unroll it.
 inline constexpr llvm::StringLiteral kUnrolled = "unrolled";
+/// Of a consumers' call whose warps meet before it writes anything (docs/kernel-contract.md).
+inline constexpr llvm::StringLiteral kMeets = "meets";
 
 /// Names of what a lane holds of one column tile, or of the two that more than 8 rows need
 /// (codegen/device/gemv.cuh).
@@ -64,6 +66,8 @@ public:
   using Accesses = llvm::ArrayRef<AccessAttr>;
   void compute(const llvm::Twine &callee, Args args, Accesses reads, Accesses writes,
                llvm::StringRef result = {}, bool readsRing = false);
+  /// The same, of a device function whose warps meet before it writes.
+  void computeMet(const llvm::Twine &callee, Args args, Accesses reads, Accesses writes);
   /// No `writes`: the words go to registers. `joins`: bulk copies, which that edge's next signal
   /// hands on.
   void poll(const llvm::Twine &callee, Args args, llvm::StringRef edge, Accesses reads,

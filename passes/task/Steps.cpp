@@ -86,6 +86,11 @@ void Steps::compute(const Twine &callee, Args args, Accesses reads, Accesses wri
                     readsRing ? ref(names::kRing) : FlatSymbolRefAttr(), optional(result));
 }
 
+void Steps::computeMet(const Twine &callee, Args args, Accesses reads, Accesses writes) {
+  compute(callee, args, reads, writes);
+  ops.getInsertionBlock()->back().setAttr(kMeets, ops.getUnitAttr());
+}
+
 void Steps::poll(const Twine &callee, Args args, StringRef edge, Accesses reads, Accesses writes,
                  StringRef joins) {
   PollOp::create(ops, loc, ops.getStringAttr(callee), strings(args), ref(edge), array(reads),

@@ -281,6 +281,33 @@ static LogicalResult verifyFootprint(StageOp stage, const llvm::StringSet<> &rea
   return success();
 }
 
+// The last launch's layer has none after it.
+static LogicalResult verifyLayers(StageOp stage) {
+  KernelOp kernel = stage->getParentOfType<KernelOp>();
+  if (!kernel.isLooping() || !stage.runsIn(*kernel.getLaunches() - 1))
+    return success();
+  WalkResult result = stage.walk([&](Operation *op) {
+    SmallVector<AccessAttr> reads;
+    if (auto copy = dyn_cast<CopyOp>(op))
+      reads.push_back(copy.getSource());
+    else if (isCall(op))
+      llvm::append_range(reads, op->getAttrOfType<ArrayAttr>("reads").getAsRange<AccessAttr>());
+    for (AccessAttr access : reads) {
+      auto buffer = kernel.lookup<BufferOp>(access.getBuffer());
+      auto weights = kernel.lookup<WeightsOp>(access.getBuffer());
+      if ((buffer ? buffer.getLayerOffset() : weights ? weights.getLayerOffset() : 0) > 0) {
+        op->emitOpError() << "reads " << access.getBuffer()
+                          << " of the layer after the launch's own in the last launch too, which "
+                             "has none; expected a stage `during` launches before "
+                          << *kernel.getLaunches() - 1;
+        return WalkResult::interrupt();
+      }
+    }
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
 LogicalResult verify::verifyCalls(KernelOp kernel) {
   llvm::StringSet<> read, written;
   kernel.walk([&](RoleOp role) {
@@ -302,7 +329,7 @@ LogicalResult verify::verifyCalls(KernelOp kernel) {
       return buffer.emitOpError() << "is filled for @" << *buffer.getGuard()
                                   << ", but no step reads it; expected one that does";
   for (auto stage : kernel.getOps<StageOp>()) {
-    if (failed(verifyFootprint(stage, read)))
+    if (failed(verifyFootprint(stage, read)) || failed(verifyLayers(stage)))
       return failure();
     for (auto role : stage.getOps<RoleOp>())
       if (failed(verifyTurn(role.getBody().front())))

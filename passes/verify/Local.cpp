@@ -238,6 +238,8 @@ void Local::act(Thread &thread, const Instr &instr) {
       access(thread, instr, touched);
   if (instr.ring >= 0)
     accessRing(thread, instr, /*isWrite=*/instr.kind == Instr::Copy);
+  if (instr.meets)
+    thread.met = thread.clock[thread.role] - 1;
   for (const Access &touched : program.accessesOf(instr))
     if (touched.isShared && touched.isWrite)
       access(thread, instr, touched);

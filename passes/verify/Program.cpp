@@ -227,6 +227,7 @@ void Program::addStep(Operation &op, int role, unsigned depth, Operation *stage)
       })
       .Case([&](ComputeOp op) {
         instr.kind = Instr::Compute;
+        instr.meets = op->hasAttr("meets");
         instr.ring = indexOf(op.getRingAttr());
         addAll(op.getReads(), false);
         addAll(op.getWrites(), true);

@@ -147,7 +147,7 @@ bool EventGraph::checkMemory(int64_t sm) {
         known = std::max<size_t>(known, llvm::partition_point(consumer, [&](int step) {
                                           return isBefore(step, other);
                                         }) - consumer.begin());
-    if (isa<RefillOp>(node.op))
+    if (isa<RefillOp>(node.op) || node.op->hasAttr("meets"))
       known = i;
     place[consumer[i]] = i;
     met[consumer[i]] = known;

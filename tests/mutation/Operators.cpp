@@ -177,6 +177,10 @@ private:
       accesses(op, "reads", "read");
       accesses(op, "writes", "write");
     } else if (compute) {
+      if (op->hasAttr("meets"))
+        push(
+            "drop meeting", "", [](Operation *op) { op->removeAttr("meets"); },
+            /*isFootprint=*/true);
       accesses(op, "reads", "read");
       accesses(op, "writes", "write");
     } else if (auto copy = dyn_cast<CopyOp>(op)) {

@@ -230,3 +230,21 @@ module attributes {megalith.launches = [@writer, @reader, @reader]} {
     }
   }
 }
+
+// -----
+
+// Weights of the next layer, in the last launch.
+module attributes {megalith.launches = [@over, @over]} {
+  task.kernel @over "step" target "sm_90a" sms 1 rows 1 attributes {launches = 2 : i64, layered = 3 : i64} {
+    task.buffer @gain [1, 8] bf16 global immutable {checkpoint = "norm", layer_offset = 1 : i64, slot = 2 : i64}
+    task.edge 0 @complete launches poller -> poller {slot = 1 : i64}
+    task.stage @s linear reads [] writes [] config {} {
+      task.role poller {
+        task.launch_wait @complete
+        // expected-error @+1 {{reads @gain of the layer after the launch's own in the last launch too, which has none; expected a stage `during` launches before 1}}
+        task.compute "norm" [] reads [@gain[0, 0] 1 x [8]] writes []
+        task.launch_done @complete
+      }
+    }
+  }
+}
