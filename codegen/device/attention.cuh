@@ -25,15 +25,14 @@ MEGALITH_DEVICE unsigned char *kv_unit(const Cta &cta, const AttentionTile &tile
          index * AttentionShape<C>::kUnitBytes;
 }
 
-/// Producer: copies piece i of the tile's full units to the next, acquired, slot of R. Two units
+/// Producer: copies piece i of the tile's full units to the next, acquired, slot of R. Its units
 /// lie one after the other unless a page ends between them.
 template <class C, class R, class Full, class Cta>
 MEGALITH_DEVICE void copy_units(Cta &cta, const AttentionTile &tile, int i) {
   using S = AttentionShape<C>;
   static_assert(S::kPieceBytes <= R::kSlotBytes);
-  const int unit = S::kPieceUnits * i, position = tile.first + kUnitPositions * unit;
-  const int units =
-      tile.full_units - unit < S::kPieceUnits ? tile.full_units - unit : S::kPieceUnits;
+  const UnitRange range = piece_units<C>(tile, i);
+  const int units = range.end - range.first, position = tile.first + kUnitPositions * range.first;
   const int left = (kPagePositions - position % kPagePositions) / kUnitPositions; // in the page
   const int first = units < left ? units : left;
   const unsigned char *rest =
@@ -44,7 +43,8 @@ MEGALITH_DEVICE void copy_units(Cta &cta, const AttentionTile &tile, int i) {
 
 /// Poller: brings the tile's words of launch n-1 (E: the edge of the qkv exchange, age 1) to slot
 /// `slot` of the tile's rows: q of its heads for all rows of the sequence, k and v of its KV head
-/// for the rows whose position is the tile's.
+/// for the rows whose position is the tile's. A tile that goes on has the queries of the one
+/// before.
 template <class C, class E, class Cta>
 MEGALITH_DEVICE void poll_qkv_tile(const Cta &cta, const AttentionTile &tile, int slot) {
   using S = AttentionShape<C>;
@@ -56,12 +56,15 @@ MEGALITH_DEVICE void poll_qkv_tile(const Cta &cta, const AttentionTile &tile, in
   unsigned char *rows = C::QkvIn::row(cta, slot, 0);
   constexpr int kItems = (C::kRows * kRowItems + 31) / 32; // of a lane, at most
   constexpr int kBatch = kItems < 8 ? kItems : 8;
+  const bool is_wanted = !tile.goes_on || tile.first_new() < tile.end;
   gather_words<E, kBatch>(
-      cta, tile.rows * kRowItems, words,
+      cta, is_wanted ? tile.rows * kRowItems : 0, words,
       [&](int i) {
         const int row = i / kRowItems, head = i % kRowItems / kHeadItems, item = i % kHeadItems;
         const int position = tile.start + row;
-        if (head >= S::kGroup && (position < tile.first || position >= tile.end))
+        const bool is_wanted =
+            head < S::kGroup ? !tile.goes_on : position >= tile.first && position < tile.end;
+        if (!is_wanted)
           return -1;
         const int source = head < S::kGroup
                                ? tile.kv_head * S::kGroup + head
@@ -184,6 +187,15 @@ MEGALITH_DEVICE void put_position(unsigned char *unit, int key, int c, float k, 
   }
 }
 
+/// Query vectors that a tile brings; a tile that goes on has those of the one before.
+template <class C> MEGALITH_DEVICE int new_queries(const AttentionTile &tile) {
+  return tile.goes_on ? 0 : tile.rows * AttentionShape<C>::kGroup;
+}
+/// Positions of a tile that this step adds.
+MEGALITH_DEVICE int new_keys(const AttentionTile &tile) {
+  return tile.end > tile.first_new() ? tile.end - tile.first_new() : 0;
+}
+
 /// Item i of a tile's heads that a warp norms and rotates: its query vectors, then its new keys.
 struct Head {
   bool is_key;
@@ -192,7 +204,7 @@ struct Head {
 };
 template <class C> MEGALITH_DEVICE Head head_of(const AttentionTile &tile, int i) {
   constexpr int kGroup = AttentionShape<C>::kGroup;
-  const int key = i - tile.rows * kGroup;
+  const int key = i - new_queries<C>(tile);
   return key < 0 ? Head{false, i / kGroup, i % kGroup}
                  : Head{true, tile.first_new() + key - tile.start, kGroup};
 }
@@ -211,8 +223,9 @@ MEGALITH_DEVICE void attention_prepare(const Cta &cta, const AttentionTile &tile
     state.key_scale = constants.key_scale;
     state.value_scale = constants.value_scale;
   }
-  state.rotation.turn_to(tile.start + detail::head_of<C>(tile, cta.role_warp).row,
-                         constants.frequency);
+  if (cta.role_warp < detail::new_queries<C>(tile) + detail::new_keys(tile))
+    state.rotation.turn_to(tile.start + detail::head_of<C>(tile, cta.role_warp).row,
+                           constants.frequency);
   consumer_sync(); // all warps are done with the previous tile's q rows, tail and records
   if (tile.tail_units == 0)
     return;
@@ -239,8 +252,10 @@ MEGALITH_DEVICE void attention_begin(const Cta &cta, const AttentionTile &tile, 
                                      const AttentionConstants<C> &constants,
                                      AttentionState<C> &state) {
   using S = AttentionShape<C>;
-  const int added = tile.end > tile.first_new() ? tile.end - tile.first_new() : 0;
-  for (int i = cta.role_warp; i < tile.rows * S::kGroup + added; i += kConsumerWarps) {
+  const int heads = detail::new_queries<C>(tile) + detail::new_keys(tile);
+  if (heads == 0)
+    return; // the queries are there
+  for (int i = cta.role_warp; i < heads; i += kConsumerWarps) {
     const detail::Head at = detail::head_of<C>(tile, i);
     const int position = tile.start + at.row;
     state.rotation.turn_to(position, constants.frequency);
@@ -275,20 +290,20 @@ template <class C, class R, class Cta>
 MEGALITH_DEVICE void attention_piece(const Cta &cta, const AttentionTile &tile, int slot, int i,
                                      AttentionState<C> &state) {
   using S = AttentionShape<C>;
-  if constexpr (S::kPieceUnits > 2) { // pairs of several warps
+  const UnitRange range = piece_units<C>(tile, i);
+  const auto add_pair = [&](int unit) { // both of one warp
+    const int left = range.end - unit;
+    if (left > 0 && state.share.has_unit(unit))
+      add_units<C>(cta, tile, R::slot(cta, slot) + (unit - range.first) * S::kUnitBytes,
+                   left < 2 ? left : 2, tile.first + kUnitPositions * unit, state);
+  };
+  if constexpr (S::kPieceUnits > 2) {
     MEGALITH_UNROLL(1)
-    for (int pair = 0; pair < S::kPieceUnits; pair += 2) {
-      const int unit = S::kPieceUnits * i + pair, left = tile.full_units - unit;
-      if (left > 0 && state.share.has_unit(unit))
-        add_units<C>(cta, tile, R::slot(cta, slot) + pair * S::kUnitBytes, left < 2 ? left : 2,
-                     tile.first + kUnitPositions * unit, state);
-    }
-    return;
+    for (int pair = 0; pair < S::kPieceUnits; pair += 2)
+      add_pair(range.first + pair);
+  } else {
+    add_pair(range.first);
   }
-  const int unit = S::kPieceUnits * i, left = tile.full_units - unit;
-  if (state.share.has_unit(unit))
-    add_units<C>(cta, tile, R::slot(cta, slot), left < S::kPieceUnits ? left : S::kPieceUnits,
-                 tile.first + kUnitPositions * unit, state);
 }
 
 /// Consumer: adds the tail units that are this warp's.

@@ -83,9 +83,10 @@ template <class C> struct AttentionShape {
   // Units, and the pieces of one or a few of them that pass through the ring.
   static constexpr int kKvBytes = C::kIsE4m3 ? 1 : 2;                     // of an element
   static constexpr int kUnitBytes = 2 * kKvBytes * kUnitPositions * kDim; // K part, V part
-  static constexpr int kPieceUnits = C::kIsE4m3 && 4 * kUnitBytes <= 16384 ? 4
-                                     : 2 * kUnitBytes <= 16384             ? 2
-                                                                           : 1;
+  static constexpr int kMostUnits = C::kIsE4m3 || C::kRows > 1 ? 4 : 2;
+  static constexpr int kPieceUnits = kMostUnits == 4 && 4 * kUnitBytes <= 16384 ? 4
+                                     : 2 * kUnitBytes <= 16384                  ? 2
+                                                                                : 1;
   static constexpr int kPieceBytes = kPieceUnits * kUnitBytes;
   static constexpr int kTailUnits = (2 * kUnitPositions - 2 + C::kRows) / kUnitPositions;
 
@@ -106,10 +107,42 @@ template <class C> struct AttentionShape {
       C::kRows * C::kQHeads * C::kMergeParts * kMaxSplits * kPartWords;
 };
 
-/// Pieces in which the full units of a tile pass through the ring.
-template <class C> MEGALITH_PURE int full_pieces(const AttentionTile &tile) {
+/// Pieces of a split whose units are all full, or of so many units of one.
+template <class C> MEGALITH_PURE int pieces_of(int units) {
   constexpr int kEach = AttentionShape<C>::kPieceUnits;
-  return (tile.full_units + kEach - 1) / kEach;
+  return (units + kEach - 1) / kEach;
+}
+
+/// Pieces in which the full units of a tile pass through the ring. Those of a split begin a new
+/// one.
+template <class C> MEGALITH_PURE int full_pieces(const AttentionTile &tile) {
+  int units = tile.full_units, pieces = 0;
+  if constexpr (C::kRows > 1) {
+    MEGALITH_ROLLED
+    for (; units > tile.split_units; units -= tile.split_units)
+      pieces += pieces_of<C>(tile.split_units);
+  }
+  return pieces + pieces_of<C>(units);
+}
+
+/// Units [first, end) of a tile.
+struct UnitRange {
+  int first, end;
+};
+
+/// The units of piece `i`, all full.
+template <class C> MEGALITH_PURE UnitRange piece_units(const AttentionTile &tile, int i) {
+  constexpr int kEach = AttentionShape<C>::kPieceUnits;
+  int first = 0, end = tile.full_units;
+  if constexpr (C::kRows > 1) {
+    const int pieces = pieces_of<C>(tile.split_units);
+    MEGALITH_ROLLED
+    for (; i >= pieces; i -= pieces)
+      first += tile.split_units;
+    end = first + tile.split_units < end ? first + tile.split_units : end;
+  }
+  first += kEach * i;
+  return {first, first + kEach < end ? first + kEach : end};
 }
 
 /// A consumer warp's share of a tile: which query vectors, which keys. A tile has T column tiles of
@@ -117,17 +150,35 @@ template <class C> MEGALITH_PURE int full_pieces(const AttentionTile &tile) {
 /// to chunk p % chunks, where chunks = 8 / T rounded down (at least 1, and then a power of two), so
 /// that each of the 8 warps has a column tile and a chunk. Chunks are added up in ascending order:
 /// they decide the bits of a result, and depend on nothing but the query vectors of the sequence,
-/// those on ranks that share the head included.
+/// those on ranks that share the head included. Of several splits in a tile each has warps of its
+/// own, as many as it has pairs: the chunks behind them would be empty.
 struct WarpShare {
-  int columns; // column tiles, 8 at most: of one round
-  int chunks;  // 8, 4, 2 or 1
-  int column;  // column tile of the warp, in each round
-  int chunk;   // chunk of the warp; `chunks` or more: it has none
+  int columns;   // column tiles, 8 at most: of one round
+  int chunks;    // 8, 4, 2 or 1
+  int column;    // column tile of the warp, in each round
+  int chunk;     // chunk of the warp; `chunks` or more: it has none
+  int first = 0; // unit of the tile with which the warp's split begins
+  int units = 0; // of that split; 0: the tile is one split
+  int warps = 0; // of a split, where there are several
 
   /// `of_all`: the vectors of all ranks that have the head.
   static MEGALITH_PURE WarpShare of(int vectors, int of_all, int warp) {
     const int columns = columns_of(vectors);
     return {columns, 8 / columns_of(of_all), warp % columns, warp / columns};
+  }
+  /// Of a tile with several splits, which has one column tile.
+  static MEGALITH_PURE WarpShare of_splits(const AttentionTile &tile, int of_all, int warp) {
+    WarpShare share = of(1, of_all, warp);
+    share.warps = (tile.split_units + 1) / 2;
+    share.units = tile.split_units;
+    int split = 0;
+    MEGALITH_ROLLED
+    for (; share.chunk >= share.warps; share.chunk -= share.warps)
+      ++split;
+    share.first = split * share.units;
+    if (split >= tile.splits)
+      share.chunk = share.chunks;
+    return share;
   }
   static MEGALITH_PURE int columns_of(int vectors) {
     const int tiles = (vectors + 7) / 8;
@@ -135,7 +186,14 @@ struct WarpShare {
   }
 
   /// Whether unit `unit` of the tile is this warp's.
-  MEGALITH_PURE bool has_unit(int unit) const { return (unit / 2 & (chunks - 1)) == chunk; }
+  MEGALITH_PURE bool has_unit(int unit) const {
+    if (units > 0) {
+      unit -= first;
+      if (unit < 0 || unit >= units)
+        return false;
+    }
+    return (unit / 2 & (chunks - 1)) == chunk;
+  }
 };
 
 /// Byte of channel c of key 0..15 in a unit of bf16; its V part starts at byte 32 d. In a unit of

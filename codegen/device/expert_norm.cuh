@@ -7,6 +7,7 @@
 
 #include "codegen/device/epilogue.cuh"
 #include "codegen/device/gather.cuh"
+#include "codegen/device/warp_sums.cuh"
 
 namespace megalith {
 
@@ -139,34 +140,35 @@ template <class C, class E, class Cta> MEGALITH_DEVICE void poll_scales(const Ct
   using X = typename E::Exchange;
   static_assert(X::kWidth * 2 * kSquareStrips == C::kWidth && X::kWidth % 4 == 0);
   constexpr int kVectors = X::kWidth / 4, kEach = (kVectors + 31) / 32; // of a pair, of a lane
-  // As many pairs together as registers hold vectors.
-  constexpr int kMost = kEach < 8 ? 8 / kEach : 1, kAtOnce = kMost < C::kPairs ? kMost : C::kPairs;
+  // As many pairs together as registers hold vectors, a power of two: their sums share shuffles.
+  constexpr int kMost = kEach <= 2 ? 8 : kEach <= 4 ? 4 : kEach <= 8 ? 2 : 1;
+  constexpr int kAtOnce = kMost <= C::kPairs ? kMost : C::kPairs >= 4 ? 4 : C::kPairs >= 2 ? 2 : 1;
   const bool is_live = cta.is_live(row);
   MEGALITH_UNROLL(1)
   for (int first = 0; first < C::kPairs; first += kAtOnce) {
-    u32x4 sums[kAtOnce * kEach];
+    u32x4 words[kAtOnce * kEach];
     const auto place = [&](int j) {
       const int pair = first + j / kEach, vector = cta.lane + 32 * (j % kEach);
       return is_live && pair < C::kPairs && vector < kVectors
                  ? (row * C::kPairs + pair) * kVectors + vector
                  : -1;
     };
-    gather_registers<E>(cta, set_of<X>(cta, 0), place, sums);
+    gather_registers<E>(cta, set_of<X>(cta, 0), place, words);
     await_hop<X>(cta, 0, X::kWidth);
+    float sums[kAtOnce] = {};
     MEGALITH_UNROLL_ALL
     for (int p = 0; p < kAtOnce; ++p) {
-      float sum = 0;
       MEGALITH_UNROLL_ALL
       for (int u = 0; u < kEach; ++u)
-        if (const u32x4 &v = sums[p * kEach + u]; place(p * kEach + u) >= 0)
-          sum = sum + bits_to_float(v.x) + bits_to_float(v.y) + bits_to_float(v.z) +
-                bits_to_float(v.w);
-      for (int mask = 16; mask > 0; mask /= 2)
-        sum += platform::shfl_xor(sum, mask);
-      const float scale = platform::rsqrtf_(platform::fmaf_(sum, 1.0f / C::kWidth, C::kEpsilon));
-      if (cta.lane == 0 && first + p < C::kPairs)
-        platform::st_shared(C::PairScales::row(cta, 0) + first + p, float_to_bits(scale));
+        if (const u32x4 &v = words[p * kEach + u]; place(p * kEach + u) >= 0)
+          sums[p] = sums[p] + bits_to_float(v.x) + bits_to_float(v.y) + bits_to_float(v.z) +
+                    bits_to_float(v.w);
     }
+    const float sum = sums_over_warp(sums, cta.lane);
+    const float scale = platform::rsqrtf_(platform::fmaf_(sum, 1.0f / C::kWidth, C::kEpsilon));
+    const int pair = first + summed_value<kAtOnce>(cta.lane);
+    if (cta.lane % (32 / kAtOnce) == 0 && pair < C::kPairs)
+      platform::st_shared(C::PairScales::row(cta, 0) + pair, float_to_bits(scale));
   }
   platform::warp_sync();
 }

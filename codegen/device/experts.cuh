@@ -5,7 +5,7 @@
 // they pass through slots, expert by expert, in the order of the routing table.
 #pragma once
 
-#include "codegen/device/gather.cuh"
+#include "codegen/device/chunks.cuh"
 #include "codegen/device/gemv.cuh"
 #include "codegen/device/router.cuh"
 #include "codegen/device/slots.cuh"
@@ -47,16 +47,29 @@ MEGALITH_DEVICE void poll_expert(const Cta &cta, int slot, const int32_t *pairs,
   using Exchange = typename E::Exchange;
   constexpr int kVectors = Exchange::kWidth / 4;
   static_assert(Exchange::kWidth % 4 == 0);
-  // Two rows at a time, or what registers hold of them: most experts have no more.
-  constexpr int kTwoRows = (2 * kVectors + 31) / 32, kBatch = kTwoRows < 8 ? kTwoRows : 8;
-  gather_words<E, kBatch>(
-      cta, count * kVectors, set_of<Exchange>(cta, E::kAge),
-      [&](int i) {
-        return platform::ld_shared<int32_t>(pairs + i / kVectors) * kVectors + i % kVectors;
-      },
-      [&](int i, const u32x4 &v) {
-        platform::st_shared(X::row(cta, slot, i / kVectors) + 16 * (i % kVectors), v);
-      });
+  if constexpr (E::kIsProof && kVectors % (32 * detail::kChunkBatch) == 0) { // wide: row by row
+    using Shape =
+        detail::ChunkShape<kScopeOf<Exchange>, Exchange::kWidth, X::kRowBytes, 1, kVectors>;
+    platform::mark<platform::verb::Poll, E>();
+    MEGALITH_UNROLL(1)
+    for (int i = 0; i < count; ++i)
+      detail::poll_chunk_rows<Shape>(cta.args,
+                                     set_of<Exchange>(cta, E::kAge) +
+                                         platform::ld_shared<int32_t>(pairs + i) * Exchange::kWidth,
+                                     X::row(cta, slot, i), cta.lane, E::kId, cta.n);
+    platform::mark_end();
+  } else {
+    // Two rows at a time, or what registers hold of them: most experts have no more.
+    constexpr int kTwoRows = (2 * kVectors + 31) / 32, kBatch = kTwoRows < 8 ? kTwoRows : 8;
+    gather_words<E, kBatch>(
+        cta, count * kVectors, set_of<Exchange>(cta, E::kAge),
+        [&](int i) {
+          return platform::ld_shared<int32_t>(pairs + i / kVectors) * kVectors + i % kVectors;
+        },
+        [&](int i, const u32x4 &v) {
+          platform::st_shared(X::row(cta, slot, i / kVectors) + 16 * (i % kVectors), v);
+        });
+  }
   await_hop<Exchange>(cta, 0, Exchange::kWidth);
   clear_behind<X, Exchange::kWidth>(cta, slot, count);
 }

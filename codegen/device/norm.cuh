@@ -2,6 +2,7 @@
 #pragma once
 
 #include "codegen/device/rows.cuh"
+#include "codegen/device/warp_sums.cuh"
 
 namespace megalith {
 
@@ -52,48 +53,70 @@ template <class N, class Cta> MEGALITH_DEVICE Gains<typename N::Rows> load_gains
 }
 
 namespace detail {
-/// rms_norm of the rows of X, the first of which is at `rows`. Out of line: a layer norms rows of
-/// one shape twice.
+/// rms_norm of the rows of X, the first of which is at `rows`; four rows at a time, so that their
+/// latencies overlap. Out of line: a layer norms rows of one shape twice.
 template <class X>
 MEGALITH_COLD void rms_norm_rows(unsigned char *rows, int warp, int lane, Gains<X> gains,
                                  float epsilon) {
   using G = Gains<X>;
   static_assert(X::kStride >= 2 * X::kPadded + 4 * kConsumerWarps);
+  constexpr int kAtOnce = X::kCount < 4 ? X::kCount : 4;
+  static_assert(X::kCount % kAtOnce == 0 && X::kCount <= 32);
   unsigned char *const chunk = rows + 2 * X::kChunk * warp + 16 * lane;
+  const auto has_vector = [&](int u) {
+    return G::kVectors % 32 == 0 || lane + 32 * u < G::kVectors;
+  };
   MEGALITH_UNROLL(1)
-  for (int r = 0; r < X::kCount; ++r) {
-    float sum = 0;
+  for (int first = 0; first < X::kCount; first += kAtOnce) {
+    float sums[kAtOnce] = {};
     MEGALITH_UNROLL_ALL
-    for (int u = 0; u < G::kEach; ++u)
-      if (lane + 32 * u < G::kVectors) {
-        const auto x = platform::ld_shared<u32x4>(chunk + r * X::kStride + 512 * u);
-        sum = add_squares(sum, x.x);
-        sum = add_squares(sum, x.y);
-        sum = add_squares(sum, x.z);
-        sum = add_squares(sum, x.w);
-      }
-    MEGALITH_UNROLL(5)
-    for (int mask = 16; mask > 0; mask /= 2)
-      sum += platform::shfl_xor(sum, mask);
-    if (lane == 0)
-      platform::st_shared(rows + r * X::kStride + 2 * X::kPadded + 4 * warp, sum);
+    for (int i = 0; i < kAtOnce; ++i) {
+      MEGALITH_UNROLL_ALL
+      for (int u = 0; u < G::kEach; ++u)
+        if (has_vector(u)) {
+          const auto x = platform::ld_shared<u32x4>(chunk + (first + i) * X::kStride + 512 * u);
+          sums[i] = add_squares(sums[i], x.x);
+          sums[i] = add_squares(sums[i], x.y);
+          sums[i] = add_squares(sums[i], x.z);
+          sums[i] = add_squares(sums[i], x.w);
+        }
+    }
+    const float sum = sums_over_warp(sums, lane);
+    if (lane % (32 / kAtOnce) == 0)
+      platform::st_shared(rows + (first + summed_value<kAtOnce>(lane)) * X::kStride +
+                              2 * X::kPadded + 4 * warp,
+                          sum);
   }
   consumer_sync();
+  // Lane r has the scale of row r.
+  float sum = 0;
+  const unsigned char *parts = rows + (lane < X::kCount ? lane : 0) * X::kStride + 2 * X::kPadded;
+  MEGALITH_UNROLL(8)
+  for (int w = 0; w < kConsumerWarps; ++w)
+    sum += platform::ld_shared<float>(parts + 4 * w);
+  const float own = platform::rsqrtf_(platform::fmaf_(sum, 1.0f / X::kWidth, epsilon));
+  constexpr int kPair = X::kCount < 2 ? 1 : 2;
   MEGALITH_UNROLL(1)
-  for (int r = 0; r < X::kCount; ++r) {
-    float sum = 0;
-    MEGALITH_UNROLL(8)
-    for (int w = 0; w < kConsumerWarps; ++w)
-      sum += platform::ld_shared<float>(rows + r * X::kStride + 2 * X::kPadded + 4 * w);
-    const float scale = platform::rsqrtf_(platform::fmaf_(sum, 1.0f / X::kWidth, epsilon));
+  for (int first = 0; first < X::kCount; first += kPair) {
+    float scale[kPair];
+    MEGALITH_UNROLL_ALL
+    for (int i = 0; i < kPair; ++i)
+      scale[i] = X::kCount == 1 ? own : platform::shfl(own, first + i);
     MEGALITH_UNROLL_ALL
     for (int u = 0; u < G::kEach; ++u)
-      if (lane + 32 * u < G::kVectors) {
-        unsigned char *at = chunk + r * X::kStride + 512 * u;
-        const auto x = platform::ld_shared<u32x4>(at);
-        platform::st_shared(
-            at, u32x4{scale_pair(x.x, scale, gains.v[u].x), scale_pair(x.y, scale, gains.v[u].y),
-                      scale_pair(x.z, scale, gains.v[u].z), scale_pair(x.w, scale, gains.v[u].w)});
+      if (has_vector(u)) {
+        unsigned char *at = chunk + first * X::kStride + 512 * u;
+        const u32x4 &g = gains.v[u];
+        u32x4 x[kPair];
+        MEGALITH_UNROLL_ALL
+        for (int i = 0; i < kPair; ++i)
+          x[i] = platform::ld_shared<u32x4>(at + i * X::kStride);
+        MEGALITH_UNROLL_ALL
+        for (int i = 0; i < kPair; ++i)
+          platform::st_shared(at + i * X::kStride, u32x4{scale_pair(x[i].x, scale[i], g.x),
+                                                         scale_pair(x[i].y, scale[i], g.y),
+                                                         scale_pair(x[i].z, scale[i], g.z),
+                                                         scale_pair(x[i].w, scale[i], g.w)});
       }
   }
   platform::warp_sync();

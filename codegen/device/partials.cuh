@@ -10,13 +10,16 @@
 
 namespace megalith {
 
-/// Consumer: leaves what the warp found in round `round` in C::Apart. Returns when all warps have.
+/// Consumer: leaves what the warp found in round `round` in C::Apart. Returns when all warps have;
+/// a round behind the tile's last query vector has nothing.
 template <class C, class Cta>
 MEGALITH_DEVICE void attention_finish(const Cta &cta, const AttentionTile &tile,
                                       const AttentionState<C> &state, int round = 0) {
   using S = AttentionShape<C>;
   const int vectors = tile.rows * S::kGroup, g = cta.lane / 4, t = cta.lane % 4;
   const bool has_share = state.share.chunk < state.share.chunks;
+  if (round > 0 && vectors <= 64 * round)
+    return;
   if (round > 0)
     consumer_sync();     // the records of the round before have been added up
   platform::warp_sync(); // the last probabilities have been read
@@ -45,20 +48,26 @@ MEGALITH_DEVICE void attention_finish(const Cta &cta, const AttentionTile &tile,
 
 /// Consumer: adds up the chunks of each query vector of round `round`, in ascending order, and
 /// publishes the results through E, the edge of the partials exchange; warp w has vectors w, w + 8,
-/// ... of the round's 64. After launch_wait and attention_finish of that round.
+/// ... of the round's 64, or vector w of each split. After launch_wait and attention_finish of that
+/// round.
 template <class C, class E, class Cta>
 MEGALITH_DEVICE void publish_partials(const Cta &cta, const AttentionTile &tile,
                                       const AttentionState<C> &state, int round = 0) {
   using S = AttentionShape<C>;
   static_assert(E::Exchange::kCount == S::kPartials);
   constexpr int kWords = C::kMergeParts * S::kPartWords, kMost = kConsumerWarps;
-  const int vectors = tile.rows * S::kGroup, chunks = state.share.chunks;
+  const WarpShare &share = state.share;
+  const bool has_splits = C::kRows > 1 && tile.splits > 1;
+  // Of several splits, the chunks behind `warps` have no keys.
+  const int vectors = tile.rows * S::kGroup, chunks = has_splits ? share.warps : share.chunks;
   const int end = S::kRounds == 1 || vectors < 64 * (round + 1) ? vectors : 64 * (round + 1);
+  int split = 0;
   platform::mark<platform::verb::Publish, E>();
-  for (int v = 64 * round + cta.role_warp; v < end; v += kConsumerWarps) {
-    const int first = v / 8 % 8; // warp of chunk 0
+  for (int v = 64 * round + cta.role_warp; v < end && split < tile.splits;
+       has_splits ? ++split : v += kConsumerWarps) {
+    const int first = has_splits ? split * share.warps : v / 8 % 8; // warp of chunk 0
     const unsigned char *records = apart_record<C>(cta, first, v % 8);
-    const int stride = state.share.columns * S::kColumns * S::kRecordBytes;
+    const int stride = share.columns * S::kColumns * S::kRecordBytes;
     float weight[kMost], most = kNoScore;
     MEGALITH_UNROLL_ALL
     for (int c = 0; c < kMost; ++c) {
@@ -71,7 +80,8 @@ MEGALITH_DEVICE void publish_partials(const Cta &cta, const AttentionTile &tile,
     const int row = tile.first_row + v / S::kGroup;
     const int head = tile.kv_head * S::kGroup + v % S::kGroup;
     const int record =
-        ((row * C::kQHeads + head) * C::kMergeParts * kMaxSplits + tile.split) * S::kPartWords;
+        ((row * C::kQHeads + head) * C::kMergeParts * kMaxSplits + tile.split + split) *
+        S::kPartWords;
     MEGALITH_UNROLL(1)
     for (int base = 0; base < kWords; base += 32) {
       const int part = (base + cta.lane) / S::kPartWords, word = (base + cta.lane) % S::kPartWords;

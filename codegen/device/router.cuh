@@ -282,54 +282,78 @@ template <class C, class Cta> MEGALITH_DEVICE void route_row(const Cta &cta) {
   route_row<C>(cta, RouterBias<C>{});
 }
 
+namespace detail {
+
+/// Every warp: the pairs of its rows, r and r + 8, to their places in the list, which is their
+/// number of pairs before by (expert, row); a row's experts differ. A lane has one pair and looks
+/// at every other row, its neighbour in the other half of the warp at the rest.
+template <class C, class Cta> MEGALITH_DEVICE void place_pairs(const Cta &cta) {
+  auto *table = routing_table<C>(cta);
+  constexpr int kEach = (C::kRows + kConsumerWarps - 1) / kConsumerWarps; // rows of a warp
+  MEGALITH_UNROLL(1)
+  for (int i = 0; i < kEach; ++i) {
+    const int slot = cta.lane % 16, row = cta.role_warp + kConsumerWarps * i;
+    const bool exists = slot < C::kTopK && row < C::kRows;
+    const int pair = exists ? row * C::kTopK + slot : 0;
+    const int expert = platform::ld_shared<int32_t>(&table->id[pair]);
+    int place = 0;
+    MEGALITH_UNROLL(2)
+    for (int other = cta.lane / 16; other < C::kRows; other += 2) {
+      // Ids of dead rows, -1, are above all.
+      const uint32_t limit = static_cast<uint32_t>(expert) + (other < row ? 1 : 0);
+      MEGALITH_UNROLL_ALL
+      for (int s = 0; s < C::kTopK; ++s)
+        place += platform::ld_shared<uint32_t>(&table->id[other * C::kTopK + s]) < limit ? 1 : 0;
+    }
+    place += platform::shfl_xor(place, 16);
+    if (cta.lane < 16 && exists && expert >= 0)
+      platform::st_shared(&table->pair[place], pair);
+  }
+}
+
+/// One warp: the experts that begin in the list of pairs.
+template <class C, class Cta> MEGALITH_DEVICE void list_experts(const Cta &cta) {
+  auto *table = routing_table<C>(cta);
+  constexpr int kBatches = (RoutingTable<C>::kPairs + 31) / 32;
+  const int pairs = C::kTopK * platform::popcount(cta.live);
+  int expert[kBatches];
+  MEGALITH_UNROLL_ALL
+  for (int b = 0; b < kBatches; ++b) {
+    const int at = 32 * b + cta.lane;
+    const int pair = at < pairs ? platform::ld_shared<int32_t>(&table->pair[at]) : 0;
+    expert[b] = at < pairs ? platform::ld_shared<int32_t>(&table->id[pair]) : -1;
+  }
+  int active = 0, last = -1;
+  MEGALITH_UNROLL_ALL
+  for (int b = 0; b < kBatches; ++b) {
+    const int at = 32 * b + cta.lane;
+    const int left = platform::shfl(expert[b], (cta.lane + 31) % 32);
+    const bool begins = at < pairs && expert[b] != (cta.lane > 0 ? left : last);
+    last = platform::shfl(expert[b], 31);
+    const uint32_t beginning = platform::ballot(begins);
+    if (begins) {
+      const int a = active + platform::popcount(beginning & ((1u << cta.lane) - 1));
+      platform::st_shared(&table->expert[a], expert[b]);
+      platform::st_shared(&table->first[a], at);
+    }
+    active += platform::popcount(beginning);
+  }
+  if (cta.lane == 0) {
+    platform::st_shared(&table->active, active);
+    platform::st_shared(&table->first[active], pairs);
+  }
+}
+
+} // namespace detail
+
 /// Consumer: makes the table's lists from the rows' ids. All consumer warps call; at the end the
 /// table is visible to all of them.
 template <class C, class Cta> MEGALITH_DEVICE void group_experts(const Cta &cta) {
-  using Table = RoutingTable<C>;
-  auto *table = routing_table<C>(cta);
-  const auto id = [&](int p) { return platform::ld_shared<int32_t>(&table->id[p]); };
   consumer_sync(); // all rows' ids
-  // A pair's place is the number of pairs before it by (expert, row); a row's experts differ.
-  constexpr int kEach = (C::kRows + kConsumerWarps - 1) / kConsumerWarps; // rows of a warp
-  MEGALITH_UNROLL_ALL
-  for (int i = 0; i < kEach; ++i) {
-    const int row = cta.role_warp + kConsumerWarps * i;
-    if (row >= C::kRows || cta.lane >= C::kTopK)
-      continue;
-    const int p = row * C::kTopK + cta.lane, expert = id(p);
-    int place = 0;
-    for (int r = 0; r < C::kRows; ++r)
-      for (int s = 0; s < C::kTopK; ++s) {
-        const int other = id(r * C::kTopK + s);
-        place += other >= 0 && (other < expert || (other == expert && r < row)) ? 1 : 0;
-      }
-    if (expert >= 0)
-      platform::st_shared(&table->pair[place], p);
-  }
+  detail::place_pairs<C>(cta);
   consumer_sync(); // the list
-  if (cta.role_warp == 0) {
-    const int pairs = C::kTopK * platform::popcount(cta.live);
-    int active = 0;
-    for (int base = 0; base < Table::kPairs; base += 32) {
-      const int at = base + cta.lane;
-      const auto expert_at = [&](int i) {
-        return id(platform::ld_shared<int32_t>(&table->pair[i]));
-      };
-      const int expert = at < pairs ? expert_at(at) : -1;
-      const bool begins = at < pairs && (at == 0 || expert != expert_at(at - 1));
-      const uint32_t beginning = platform::ballot(begins);
-      if (begins) {
-        const int a = active + platform::popcount(beginning & ((1u << cta.lane) - 1));
-        platform::st_shared(&table->expert[a], expert);
-        platform::st_shared(&table->first[a], at);
-      }
-      active += platform::popcount(beginning);
-    }
-    if (cta.lane == 0) {
-      platform::st_shared(&table->active, active);
-      platform::st_shared(&table->first[active], pairs);
-    }
-  }
+  if (cta.role_warp == 0)
+    detail::list_experts<C>(cta);
   consumer_sync();
 }
 

@@ -38,8 +38,9 @@ template <class C, class Cta>
 MEGALITH_DEVICE void clear_state(const Cta &cta, const AttentionTile &tile,
                                  AttentionState<C> &state) {
   using S = AttentionShape<C>;
-  state.share =
-      WarpShare::of(tile.rows * S::kGroup, tile.rows * S::kGroup * C::kHeadRanks, cta.role_warp);
+  const int vectors = tile.rows * S::kGroup, of_all = vectors * C::kHeadRanks;
+  state.share = C::kRows > 1 && tile.splits > 1 ? WarpShare::of_splits(tile, of_all, cta.role_warp)
+                                                : WarpShare::of(vectors, of_all, cta.role_warp);
   MEGALITH_UNROLL_ALL
   for (int r = 0; r < S::kRounds; ++r) {
     MEGALITH_UNROLL_ALL

@@ -14,10 +14,12 @@
 //   kQHeads          query heads of this rank
 //   kKvHeads         KV heads of this rank; kQHeads is a multiple of it
 //   kSms             SMs that run the kernel
-//   kSequenceStride  tile u of sequence s runs on SM (u + s * kSequenceStride) % kSms
+//   kSequenceStride  where they are dealt out, tile u of sequence s is on SM
+//                    (u + s * kSequenceStride) % kSms
 //   kMergeParts      merge tiles of a (row, query head), each with kHeadDim / kMergeParts channels
 //   kHeadDim         d
 //   kWindow          optional: keys that a query sees, its own included; 0 or missing: all
+//   kHeadRanks       optional: ranks that have the KV head, each with its share of query heads; 1
 #pragma once
 
 #include "runtime/abi.h"
@@ -25,8 +27,16 @@
 /// Prefix of a function without side effects that both kernels and host code evaluate.
 #ifdef __CUDACC__
 #define MEGALITH_PURE __host__ __device__ constexpr
+/// Before a loop that is rare or long: one copy of its code.
+#define MEGALITH_ROLLED _Pragma("unroll 1")
+#define MEGALITH_UNROLLED _Pragma("unroll")
+/// A pure function that is long and has one copy in a kernel.
+#define MEGALITH_ONCE __host__ __device__ __noinline__
 #else
 #define MEGALITH_PURE constexpr
+#define MEGALITH_ROLLED
+#define MEGALITH_UNROLLED
+#define MEGALITH_ONCE constexpr
 #endif
 
 namespace megalith {
@@ -67,6 +77,14 @@ MEGALITH_PURE int visible_keys(const SequenceEntry &seq, int window) {
   return seq.rows > 0 ? sequence_keys(seq) - sequence_first(seq, window) : 0;
 }
 
+/// Ranks that have the KV heads of config C.
+template <class C> MEGALITH_PURE int head_ranks_of() {
+  if constexpr (requires { C::kHeadRanks; })
+    return C::kHeadRanks;
+  else
+    return 1;
+}
+
 /// The window of config C, 0 if it has none.
 template <class C> MEGALITH_PURE int window_of() {
   if constexpr (requires { C::kWindow; })
@@ -75,18 +93,23 @@ template <class C> MEGALITH_PURE int window_of() {
     return 0;
 }
 
-/// One attention tile: `kv_head`'s keys [first, end) against all rows of sequence `seq`.
+/// One attention tile: `kv_head`'s keys [first, end) against all rows of sequence `seq`. Or several
+/// neighbouring splits that are tiles, where each leaves so many warps idle that they work side by
+/// side; results are those of one after the other.
 struct AttentionTile {
   int seq;
   int kv_head;
-  int split;
-  int first;      // first position; a multiple of 16
-  int end;        // one past the last position
-  int full_units; // units of 16 positions below `start`, read through the ring
-  int tail_units; // units after them, 0..2
-  int first_row;  // of the sequence
-  int rows;       // of the sequence
-  int start;      // positions of the sequence in the pages before this step
+  int split;                // the first of them
+  int splits = 1;           // how many
+  int split_units = 1 << 9; // units of a split; the sequence's last may have fewer
+  int first;                // first position; a multiple of 16
+  int end;                  // one past the last position
+  int full_units;           // units of 16 positions below `start`, read through the ring
+  int tail_units;           // units after them, 0..2
+  int first_row;            // of the sequence
+  int rows;                 // of the sequence
+  int start;                // positions of the sequence in the pages before this step
+  bool goes_on;             // sequence and KV head are those of this SM's tile before
 
   /// First position of the tail.
   MEGALITH_PURE int tail_first() const { return first + full_units * kUnitPositions; }
@@ -94,17 +117,19 @@ struct AttentionTile {
   MEGALITH_PURE int first_new() const { return start > first ? start : first; }
 };
 
-/// The tile of (sequence, KV head, split).
+/// The tile of (sequence, KV head, split), or of `splits` splits from that one on.
 MEGALITH_PURE AttentionTile attention_tile(const SequenceEntry &seq, int index, int kv_head,
-                                           int split, int window = 0) {
+                                           int split, int window = 0, int splits = 1) {
   int keys = sequence_keys(seq), first = sequence_first(seq, window);
   int length = split_length(keys - first);
   AttentionTile tile{};
   tile.seq = index;
   tile.kv_head = kv_head;
   tile.split = split;
+  tile.splits = splits;
+  tile.split_units = length / kUnitPositions;
   tile.first = first + split * length;
-  tile.end = tile.first + length < keys ? tile.first + length : keys;
+  tile.end = tile.first + splits * length < keys ? tile.first + splits * length : keys;
   int old_end = tile.end < seq.start ? tile.end : seq.start;
   tile.full_units = old_end > tile.first ? (old_end - tile.first) / kUnitPositions : 0;
   tile.tail_units = (tile.end - tile.tail_first() + kUnitPositions - 1) / kUnitPositions;
@@ -114,39 +139,146 @@ MEGALITH_PURE AttentionTile attention_tile(const SequenceEntry &seq, int index, 
   return tile;
 }
 
-/// The tiles of one SM in its order: sequence ascending, then tile number (split, KV head)
-/// ascending. `while (tiles.next(tile))` visits each once; there are tiles.count() of them.
+/// Splits of each sequence of a step, six bits a sequence, and what of them all counts for dealing
+/// tiles out.
+struct SplitCounts {
+  uint64_t low, high; // ten sequences, then six; from bit 36 on the sum, bit 63 `is_even`
+
+  MEGALITH_PURE int of(int s) const {
+    return static_cast<int>((s < 10 ? low >> (6 * s) : high >> (6 * (s - 10))) & 63);
+  }
+  MEGALITH_PURE int total() const { return static_cast<int>(high >> 36 & 0xFFFF); }
+  /// Whether splits are short, and the longest is at most half longer than the shortest.
+  MEGALITH_PURE bool is_even() const { return high >> 63 != 0; }
+};
+
+/// Positions of a split that leaves warps idle: eight units are four pairs.
+inline constexpr int kShortSplit = 8 * kUnitPositions;
+
+/// Those of config C. Every role asks, so there is one copy of the code; its divisions overlap.
+template <class C> MEGALITH_ONCE SplitCounts split_counts(const StepDescriptor &step) {
+  constexpr int kAtOnce = 4;
+  static_assert(C::kRows <= 16);
+  uint64_t low = 0, high = 0;
+  int total = 0, least = 1 << 30, most = 0;
+  MEGALITH_ROLLED
+  for (int first = 0; first < step.sequences; first += kAtOnce) {
+    uint64_t counts = 0;
+    MEGALITH_UNROLLED
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int s = first + i;
+      const int keys = s < step.sequences ? visible_keys(step.seq[s], window_of<C>()) : 0;
+      const int length = keys > 0 ? split_length(keys) : 0,
+                count = keys > 0 ? split_count(keys) : 0;
+      least = keys > 0 && length < least ? length : least;
+      most = length > most ? length : most;
+      total += count;
+      counts |= static_cast<uint64_t>(count) << (6 * i);
+    }
+    low |= first < 8 ? counts << (6 * first) : 0; // eight, and the first two of the next four
+    if (first == 8)
+      low |= (counts & 0xFFF) << 48, high = counts >> 12;
+    if (first == 12)
+      high |= counts << 12;
+  }
+  high |= static_cast<uint64_t>(total) << 36;
+  high |= static_cast<uint64_t>(2 * most <= 3 * least && most <= kShortSplit) << 63;
+  return {low, high};
+}
+
+/// The tiles of one SM in its order, sequence ascending. `while (tiles.next(tile))` visits each
+/// once; there are tiles.count() of them.
+///
+/// Dealt out, tile u = split * KV heads + KV head of every sequence goes to an SM of its own, if
+/// there are so many: whatever the lengths, every SM has its part of each sequence. With more tiles
+/// than SMs and short splits of about one length (of windows, mostly) all tiles are numbered, KV
+/// head by KV head and split by split, and SM i has those from i/SMs to (i + 1)/SMs of them:
+/// neighbours, which share their queries, several of them as one tile where that keeps the warps
+/// busy.
 template <class C> struct AttentionTiles {
   using Tile = AttentionTile;
 
   MEGALITH_PURE AttentionTiles(const StepDescriptor &step, int sm)
-      : step(step), sm(sm), seq(-1), at(0), end(0) {}
+      : step(step), sm(sm), stride(C::kSms), seq(-1), at(0), end(0), last(-1) {
+    if constexpr (C::kRows > 1) {
+      counts = split_counts<C>(step);
+      const int total = counts.total() * C::kKvHeads;
+      if (total > C::kSms && counts.is_even()) {
+        stride = 1;
+        first = sm * total / C::kSms;
+        past = (sm + 1) * total / C::kSms;
+      }
+    }
+  }
 
   MEGALITH_PURE int count() const {
     int count = 0;
+    if (are_neighbours()) {
+      AttentionTiles rest(step, sm);
+      for (AttentionTile tile = {}; rest.next(tile);)
+        ++count;
+      return count;
+    }
     for (int s = 0; s < step.sequences; ++s)
-      count += (tile_count(s) - first_tile(s) + C::kSms - 1) / C::kSms;
+      count += (split_count_of(s) * C::kKvHeads - first_tile(s) + C::kSms - 1) / C::kSms;
     return count;
   }
 
   /// Moves to the next tile; false, with `tile` untouched, after the last.
   MEGALITH_PURE bool next(AttentionTile &tile) {
-    at += C::kSms;
+    at += stride;
+    MEGALITH_ROLLED
     while (at >= end) {
       if (++seq >= step.sequences)
         return false;
-      end = tile_count(seq);
+      splits = split_count_of(seq);
+      const int tiles = splits * C::kKvHeads;
       at = first_tile(seq);
+      end = tiles;
+      if (are_neighbours()) { // numbers count from the sequence's first
+        at = first > 0 ? first : 0;
+        end = past < tiles ? past : tiles;
+        first -= tiles;
+        past -= tiles;
+      }
     }
-    tile = attention_tile(step.seq[seq], seq, at % C::kKvHeads, at / C::kKvHeads, window_of<C>());
+    int head = at % C::kKvHeads, split = at / C::kKvHeads, count = 1;
+    if (are_neighbours()) {
+      head = 0, split = at;
+      MEGALITH_ROLLED
+      for (; split >= splits; split -= splits)
+        ++head;
+      const int most = splits_at_once(step.seq[seq]);
+      const int left = splits - split < end - at ? splits - split : end - at;
+      count = left < most ? left : most;
+      at += count - 1;
+    }
+    tile = attention_tile(step.seq[seq], seq, head, split, window_of<C>(), count);
+    tile.goes_on = seq * C::kKvHeads + head == last;
+    last = seq * C::kKvHeads + head;
     return true;
   }
 
 private:
-  /// Tiles of sequence s on all SMs.
-  MEGALITH_PURE int tile_count(int s) const {
-    int keys = visible_keys(step.seq[s], window_of<C>());
-    return keys > 0 ? split_count(keys) * C::kKvHeads : 0;
+  /// Whether this SM's tiles are neighbours. One row has one sequence, whose tiles are dealt out.
+  MEGALITH_PURE bool are_neighbours() const { return C::kRows > 1 && stride == 1; }
+
+  /// Splits of the sequence that the eight warps work on at once: a pair of units occupies one, if
+  /// there is but one column tile of queries, and no two pairs are of one chunk.
+  MEGALITH_PURE int splits_at_once(const SequenceEntry &entry) const {
+    const int vectors = entry.rows * (C::kQHeads / C::kKvHeads);
+    const int units = split_length(visible_keys(entry, window_of<C>())) / kUnitPositions;
+    const int warps = (units + 1) / 2, columns = (vectors * head_ranks_of<C>() + 7) / 8;
+    if (vectors > 8 || warps > 4 || warps * columns > 8)
+      return 1;
+    return warps == 1 ? 8 : warps == 2 ? 4 : 2;
+  }
+
+  MEGALITH_PURE int split_count_of(int s) const {
+    if constexpr (C::kRows > 1)
+      return counts.of(s);
+    const int keys = visible_keys(step.seq[s], window_of<C>());
+    return keys > 0 ? split_count(keys) : 0;
   }
   /// The first tile number of sequence s that this SM has, if there is such a tile.
   MEGALITH_PURE int first_tile(int s) const {
@@ -154,10 +286,15 @@ private:
   }
 
   const StepDescriptor &step;
+  SplitCounts counts = {};
   int sm;
-  int seq; // sequence of the last tile returned
-  int at;  // its number in that sequence
-  int end; // tiles of that sequence
+  int stride;              // from tile to tile: kSms where they are dealt out, or 1
+  int first = 0, past = 0; // of this SM's neighbours, counted from the next sequence's tiles
+  int splits = 1;          // of the last tile's sequence
+  int seq;                 // sequence of the last tile returned
+  int at;                  // its number in that sequence, of several the last's
+  int end;                 // tiles of that sequence, or of it on this SM
+  int last;                // sequence and KV head of the last tile
 };
 
 /// One merge tile: the splits of (row, query head) become channels [channel, channel +

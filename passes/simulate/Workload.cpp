@@ -35,24 +35,55 @@ static void addTiles(KernelOp kernel, StageOp stage, const StepShape &shape, Fac
   facts.qHeads = configInt(stage, "q_heads").value_or(1);
   facts.headDim = configInt(stage, "head_dim").value_or(64);
   facts.mergeParts = configInt(stage, "merge_parts").value_or(1);
-  // As codegen/device/attention_shape.cuh has them.
   const auto window = int(configInt(stage, "window").value_or(0));
+  // As codegen/device/attention_shape.cuh has them.
   const int64_t kvBytes = kvBytesOf(kernel, stage);
   facts.unitBytes = 32 * facts.headDim * kvBytes;
-  for (facts.pieceUnits = kvBytes == 1 ? 4 : 2;
+  for (facts.pieceUnits = kvBytes == 1 || kernel.getRows() > 1 ? 4 : 2;
        facts.pieceUnits > 1 && facts.pieceUnits * facts.unitBytes > 16384; facts.pieceUnits /= 2)
     ;
   facts.tiles.resize(size_t(sms));
+  int64_t total = 0, least = INT64_MAX, most = 0;
+  for (size_t s = 0; s < shape.contexts.size(); ++s) {
+    const int keys = visible_keys({int32_t(s), 1, int32_t(shape.contexts[s])}, window);
+    const int64_t length = split_length(keys);
+    total += split_count(keys) * facts.kvHeads;
+    least = std::min(least, length);
+    most = std::max(most, length);
+  }
+  const bool areNeighbours =
+      kernel.getRows() > 1 && total > sms && 2 * most <= 3 * least && most <= kShortSplit;
+  const int64_t vectors = facts.qHeads / facts.kvHeads;
+  const int64_t columns = llvm::divideCeil(vectors * configInt(stage, "head_ranks").value_or(1), 8);
+  int64_t number = 0;
   for (size_t s = 0; s < shape.contexts.size(); ++s) {
     const SequenceEntry sequence = {int32_t(s), 1, int32_t(shape.contexts[s])};
     const int64_t splits = split_count(visible_keys(sequence, window));
     facts.splits.push_back(splits);
     // An SM has its tiles of a sequence before those of the next.
-    for (int64_t u = 0; u < splits * facts.kvHeads; ++u) {
-      const AttentionTile tile =
-          attention_tile(sequence, int(s), int(u % facts.kvHeads), int(u / facts.kvHeads), window);
-      facts.tiles[size_t((u + int64_t(s) * stride) % sms)].push_back(
-          {int64_t(s), tile.kv_head, tile.full_units, tile.first_new() < tile.end});
+    for (int64_t u = 0; u < splits * facts.kvHeads; ++u, ++number) {
+      const int64_t head = areNeighbours ? u / splits : u % facts.kvHeads;
+      const int64_t split = areNeighbours ? u % splits : u / facts.kvHeads;
+      const AttentionTile tile = attention_tile(sequence, int(s), int(head), int(split), window);
+      const bool isNew = tile.first_new() < tile.end;
+      if (!areNeighbours) {
+        facts.tiles[size_t((u + int64_t(s) * stride) % sms)].push_back(
+            {int64_t(s), head, 1, tile.full_units, isNew});
+        continue;
+      }
+      // SM i has tiles from i total / sms on; several splits are one tile where warps suffice.
+      auto &own = facts.tiles[size_t(((number + 1) * sms - 1) / total)];
+      const int64_t warps = llvm::divideCeil(tile.split_units, 2);
+      const bool areFew = vectors <= 8 && warps <= 4 && warps * columns <= 8;
+      const int64_t atOnce = !areFew ? 1 : warps == 1 ? 8 : warps == 2 ? 4 : 2;
+      if (!own.empty() && own.back().sequence == int64_t(s) && own.back().kvHead == head &&
+          own.back().splits < atOnce) {
+        ++own.back().splits;
+        own.back().fullUnits += tile.full_units;
+        own.back().isNew |= isNew;
+      } else {
+        own.push_back({int64_t(s), head, 1, tile.full_units, isNew});
+      }
     }
   }
 }

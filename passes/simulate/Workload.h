@@ -30,6 +30,7 @@ struct StepShape {
 /// An attention tile of an SM.
 struct Tile {
   int64_t sequence = 0, kvHead = 0;
+  int64_t splits = 1;
   int64_t fullUnits = 0; ///< of 16 positions, through the ring
   bool isNew = false;    ///< it has the step's new position
 };

@@ -57,8 +57,10 @@ int64_t combineShare(StageOp combine) {
 }
 
 int64_t pieceUnitsOf(StageOp attention) {
+  // As codegen/device/attention_shape.cuh has them.
   BufferOp pages = pagesOf(attention);
-  const int64_t most = pages && pages.elementBytes() == 1 ? 4 : 2;
+  const bool isOneRow = attention->getParentOfType<KernelOp>().getRows() == 1;
+  const int64_t most = (pages && pages.elementBytes() == 1) || !isOneRow ? 4 : 2;
   for (int64_t units = most; units > 1; units /= 2)
     if (units * unitBytesOf(attention) <= 16384)
       return units;

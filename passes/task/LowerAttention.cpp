@@ -71,6 +71,9 @@ void KernelLowering::declareAttention(StageOp stage) {
     positions = std::min(positions, *window + rows + kUnitPositions - 2);
   int64_t units = llvm::divideCeil(llvm::divideCeil(positions, kUnitPositions), kMaxSplits);
   int64_t pieces = llvm::divideCeil(units, pieceUnitsOf(stage));
+  if (rows > 1) // several short splits to a tile: a pair of units for each warp
+    pieces =
+        std::max(pieces, warpsOf(Role::Consumer) * 2 / std::min<int64_t>(2, pieceUnitsOf(stage)));
   declareSymbol(
       "attention_tiles", tiles,
       ("AttentionTiles<" + stage.getSymName() + ">(*cta.args.step, cta.sm).count()").str(),

@@ -66,6 +66,15 @@ static StringRef expertWeights(StageOp stage) {
   return score == "softmax_selected" || isRenormalised ? "softmax_renormalised" : "softmax";
 }
 
+/// Whether the logits have bytes of the activation rows, which some warps may still read.
+static bool areLogitsOverRows(KernelOp kernel) {
+  auto offsetOf = [&](StringRef name) {
+    auto buffer = kernel.lookup<BufferOp>(FlatSymbolRefAttr::get(kernel.getContext(), name));
+    return buffer ? buffer.getOffset() : std::nullopt;
+  };
+  return offsetOf(names::kLogits) && offsetOf(names::kLogits) == offsetOf(names::kInput);
+}
+
 LogicalResult KernelLowering::lowerTopK(StageOp stage) {
   auto logits = cast<AccessAttr>(stage.getReads()[0]);
   StringRef source = logits.getBuffer().getValue(), name = stage.getSymName();
@@ -119,6 +128,8 @@ LogicalResult KernelLowering::lowerTopK(StageOp stage) {
     router.wait("logits_full");
   } else {
     requireLaunchWait(stage, role, router);
+    if (areLogitsOverRows(kernel))
+      router.refill(names::kLogits);
     router.poll("poll_own_row<" + source + "_words, " + names::kLogits + ">", {},
                 (source + "_words").str(), logits, whole(names::kLogits));
   }

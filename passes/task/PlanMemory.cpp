@@ -44,8 +44,8 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
   /// How many slots buffers get.
   enum class Slots { Wanted, SingleInAttention, Single };
 
-  /// Whose bytes are shared: attention's and the dense phase's; also those of activation rows and
-  /// of the experts' activations, which follow them.
+  /// Whose bytes are shared: attention's and the dense phase's; also those of activation rows, of
+  /// the experts' activations, which follow them, and of the logits, which come between rows.
   enum class Sharing { None, Phases, PhasesAndRows };
 
   /// A plan being tried.
@@ -199,20 +199,41 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
                         [](StageOp stage) { return stage.getKind() == StageKind::ExpertDown; });
   }
 
+  /// Whether nobody behind the routing takes rows that were there before.
+  bool rowsEndBeforeRouting() {
+    bool isRouted = false;
+    SmallVector<StringRef> before;
+    for (auto stage : getOperation().getOps<StageOp>()) {
+      FlatSymbolRefAttr from = configSymbol(stage, "shares_input");
+      if (isRouted && from && llvm::is_contained(before, from.getValue()))
+        return false;
+      isRouted |= stage.getKind() == StageKind::TopK;
+      if (!isRouted)
+        before.push_back(stage.getSymName());
+    }
+    return true;
+  }
+
   Layout lay(Slots slots, Sharing sharing) {
     Layout layout{handoffsOf(getOperation()), {}, slots, sharing};
     const bool isAliased = layout.isAliased();
     int64_t at = 0;
-    int64_t phaseEnd[2] = {0, 0};
+    // Logits that consumers poll themselves (task-lower-to-roles lets them meet before).
+    const bool areRowsOver = rowsEndBeforeRouting() && !pollerRoutes(getOperation());
+    auto areLogits = [&](const Handoff &buffer) {
+      return buffer.name == names::kLogits && buffer.full.empty() && areRowsOver;
+    };
     auto isOfRows = [&](const Handoff &buffer) {
       return sharing == Sharing::PhasesAndRows &&
-             (buffer.name == names::kInput || buffer.name == names::kAct);
+             (buffer.name == names::kInput || buffer.name == names::kAct || areLogits(buffer));
     };
     std::optional<int64_t> rowsAt; // where both of those are
     int64_t rowsBytes = 0;
-    for (const Handoff &buffer : layout.buffers)
-      if (isOfRows(buffer))
+    for (Handoff &buffer : layout.buffers)
+      if (isOfRows(buffer)) {
         rowsBytes = std::max(rowsBytes, buffer.slotBytes());
+        buffer.phase = Phase::Dense;
+      }
     auto place = [&](int64_t &next, const Handoff &buffer) {
       if (isOfRows(buffer) && rowsAt)
         return *rowsAt;
@@ -234,11 +255,25 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
         offset = place(at, buffer);
     }
     if (isAliased) {
-      phaseEnd[0] = phaseEnd[1] = at;
-      for (auto [buffer, offset] : llvm::zip(layout.buffers, layout.offsets))
-        if (buffer.phase != Phase::Both)
-          offset = place(phaseEnd[buffer.phase == Phase::Dense], buffer);
-      at = std::max(phaseEnd[0], phaseEnd[1]);
+      auto placeAll = [&](Phase phase) {
+        int64_t end = at;
+        for (auto [buffer, offset] : llvm::zip(layout.buffers, layout.offsets))
+          if (buffer.phase == phase)
+            offset = place(end, buffer);
+        return end;
+      };
+      const int64_t dense = placeAll(Phase::Dense);
+      int64_t attention = placeAll(Phase::Attention);
+      // What the dense phase takes anyway is room for attention's slots.
+      const Layout narrow = layout;
+      for (auto [buffer, wanted] : llvm::zip(layout.buffers, handoffsOf(getOperation())))
+        if (buffer.phase == Phase::Attention)
+          buffer.slots = wanted.slots;
+      if (const int64_t wide = placeAll(Phase::Attention); wide <= std::max(dense, attention))
+        attention = wide;
+      else
+        layout = narrow;
+      at = std::max(dense, attention);
     }
     layout.bytes = llvm::alignTo(at, kAlignment);
     return layout;

@@ -41,7 +41,7 @@ constexpr int64_t kLeastWindow = 2;
 /// Bytes that an SM has in flight: enough for HBM, and no more, since what is under way delays the
 /// SM's exchanges. Measured with a whole layer on an H200 (docs/performance.md).
 constexpr int64_t kNearExchange = 32 << 10; ///< the stage's input is waited for meanwhile
-constexpr int64_t kExperts = 48 << 10;      ///< one exchange, mostly hidden, in a long stream
+constexpr int64_t kExperts = 54 << 10;      ///< one exchange, mostly hidden, in a long stream
 constexpr int64_t kAlone = 64 << 10;        ///< nobody waits for what the stage makes
 
 struct InFlight {

@@ -59,12 +59,13 @@ uint16_t random16(uint64_t seed, Kind kind, int position, int index) {
 
 template <class K> struct Run {
   using A = typename K::attention;
-  static constexpr int kDim = A::kHeadDim, kPages = 12;
+  static constexpr int kDim = A::kHeadDim;
   static constexpr int kQkvWidth = K::S::kQkvWidth, kAttnWidth = A::kQHeads * kDim;
 
   std::vector<Sequence> sequences;
   alignas(16) StepDescriptor step = {};
   std::vector<int32_t> pages;
+  int pagesEach = 12; // of a sequence
   static constexpr bool kIsE4m3 = A::kIsE4m3;
   runtime::KvLayout layout{A::kKvHeads, kDim, kIsE4m3 ? 1 : 2};
   // Of keys, of values; neither divides numbers exactly.
@@ -80,9 +81,11 @@ template <class K> struct Run {
     for (int &seq : step.row_seq)
       seq = -1;
     const int count = int(sequences.size());
-    const int poolPages = count * kPages + 1; // one page is nobody's
+    for (const Sequence &sequence : sequences)
+      pagesEach = std::max(pagesEach, (sequence.start + sequence.rows + 63) / 64);
+    const int poolPages = count * pagesEach + 1; // one page is nobody's
     std::vector<bool> used(poolPages);
-    for (int i = 0; i < count * kPages; ++i) { // distinct pages in no order
+    for (int i = 0; i < count * pagesEach; ++i) { // distinct pages in no order
       int page = (5 * i + 3) % poolPages;
       while (used[page])
         page = (page + 1) % poolPages;
@@ -127,7 +130,7 @@ template <class K> struct Run {
   }
 
   std::span<const int32_t> pagesOf(int s) const {
-    return std::span(pages).subspan(s * kPages, kPages);
+    return std::span(pages).subspan(s * pagesEach, pagesEach);
   }
   uint16_t raw(int s, int r, int i) const {
     return random16(sequences[s].seed, kRaw, sequences[s].start + r, i);
@@ -139,7 +142,7 @@ template <class K> struct Run {
     LaunchArgs args = {};
     args.step = &step;
     args.page_table = pages.data();
-    args.max_pages = kPages;
+    args.max_pages = pagesEach;
     const auto bind = [&](int slot, auto &data, const char *name, host::Access access) {
       args.buffer[slot] = data.data();
       machine.registerBuffer(data.data(), data.size() * sizeof(data[0]), name, access);
@@ -362,6 +365,28 @@ TEST_CASE("a row's bits depend on neither bucket, number of SMs nor merge parts"
     const auto one = attend<test::Grouped4OneRow>(megalith_kernel_grouped4_one_row, {a});
     CHECK((eight.outputs(2) == one.outputs(0)));
   }
+}
+
+TEST_CASE("splits that are a tile together have the bits of splits alone") {
+  // 1, 2, 3 and 4 or 5 units of a split; sequences of about one length, so that tiles are
+  // neighbours and have up to eight splits. Some tails lie in two splits.
+  for (int start : {300, 508, 1519, 2040}) {
+    std::vector<Sequence> sequences;
+    for (int s = 0; s < 8; ++s)
+      sequences.push_back({start + 3 * s, 1, uint64_t(start + s)});
+    auto together = attend<test::Grouped4>(megalith_kernel_grouped4, sequences);
+    together.check();
+    for (int s : {0, 6}) {
+      const auto alone =
+          attend<test::Grouped4OneRow>(megalith_kernel_grouped4_one_row, {sequences[size_t(s)]});
+      INFO("start " << start << ", sequence " << s);
+      CHECK((together.outputs(s) == alone.outputs(0)));
+    }
+  }
+  // Two rows of a sequence.
+  attend<test::Grouped4>(megalith_kernel_grouped4,
+                         {{511, 2, 1}, {510, 2, 2}, {640, 2, 3}, {600, 2, 4}})
+      .check();
 }
 
 TEST_CASE("pages of e4m3, at each length of context") {

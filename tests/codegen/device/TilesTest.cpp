@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <tuple>
@@ -56,9 +57,23 @@ TEST_CASE("each position of each sequence and KV head is in one tile, in its SM'
       {{505, 8}},
       {{1007, 4}, {16, 4}},
       {{31, 1}, {32, 1}, {33, 1}, {47, 1}, {48, 1}, {63, 1}, {64, 1}, {65, 1}},
+      {{600, 2}, {512, 1}, {513, 1}, {700, 1}}, // neighbours, several splits to a tile
+      {{2100, 1}, {1990, 1}, {2047, 1}},
+      {{4000, 4}, {3900, 4}}, // neighbours, several column tiles: one split to a tile
+      {{5000, 1}, {4990, 1}}, // long splits are dealt out
   };
+  int neighbours = 0, together = 0;
   for (const auto &lengths : steps) {
     const StepDescriptor step = makeStep(lengths);
+    int total = 0, least = 0, most = 0;
+    for (const Length &length : lengths) {
+      const int each = split_length(length.start + length.rows);
+      total += Shape::kKvHeads * split_count(length.start + length.rows);
+      least = least == 0 ? each : std::min(least, each);
+      most = std::max(most, each);
+    }
+    const bool is_numbered = total > Shape::kSms && 2 * most <= 3 * least && most <= 128;
+    int number = 0;                                          // of the first split of the next tile
     std::map<std::tuple<int, int>, std::vector<int>> owners; // (seq, head): tiles of a position
     for (size_t s = 0; s < lengths.size(); ++s)
       for (int h = 0; h < Shape::kKvHeads; ++h)
@@ -71,10 +86,20 @@ TEST_CASE("each position of each sequence and KV head is in one tile, in its SM'
       last.seq = -1;
       while (tiles.next(tile)) {
         ++visited;
-        REQUIRE(std::tuple(last.seq, last.split, last.kv_head) <
-                std::tuple(tile.seq, tile.split, tile.kv_head));
-        const int u = tile.split * Shape::kKvHeads + tile.kv_head;
-        REQUIRE((u + tile.seq * Shape::kSequenceStride) % Shape::kSms == sm);
+        REQUIRE(tile.goes_on == (tile.seq == last.seq && tile.kv_head == last.kv_head));
+        if (is_numbered) {
+          REQUIRE((number >= sm * total / Shape::kSms &&
+                   number + tile.splits <= (sm + 1) * total / Shape::kSms));
+          number += tile.splits;
+          neighbours += tile.goes_on;
+          together += tile.splits > 1;
+        } else {
+          REQUIRE(tile.splits == 1);
+          REQUIRE(std::tuple(last.seq, last.split, last.kv_head) <
+                  std::tuple(tile.seq, tile.split, tile.kv_head));
+          const int u = tile.split * Shape::kKvHeads + tile.kv_head;
+          REQUIRE((u + tile.seq * Shape::kSequenceStride) % Shape::kSms == sm);
+        }
         const Length &length = lengths[tile.seq];
         REQUIRE((tile.start == length.start && tile.rows == length.rows));
         REQUIRE(tile.first_row == step.seq[tile.seq].first_row);
@@ -85,6 +110,8 @@ TEST_CASE("each position of each sequence and KV head is in one tile, in its SM'
         REQUIRE(tile.tail_first() + 16 * (tile.tail_units - 1) < tile.end);
         // New positions lie in the tail.
         REQUIRE((tile.first_new() >= tile.end || tile.first_new() >= tile.tail_first()));
+        REQUIRE(tile.end - tile.first > 16 * tile.split_units * (tile.splits - 1));
+        REQUIRE(tile.end - tile.first <= 16 * tile.split_units * tile.splits);
         for (int p = tile.first; p < tile.end; ++p)
           ++owners[{tile.seq, tile.kv_head}].at(p);
         last = tile;
@@ -96,6 +123,7 @@ TEST_CASE("each position of each sequence and KV head is in one tile, in its SM'
       for (int times : positions)
         REQUIRE(times == 1);
   }
+  CHECK((neighbours > 0 && together > 0));
 }
 
 TEST_CASE("each channel of each row has one merge tile; dead rows have no splits") {

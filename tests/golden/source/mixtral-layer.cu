@@ -30,7 +30,7 @@ struct Config {
   static constexpr int kRows = 2;
   static constexpr int kEdges = 18;
   static constexpr int kWarps = 11;
-  static constexpr uint32_t kSharedBytes = 230016;
+  static constexpr uint32_t kSharedBytes = 221696;
 };
 using Cta = megalith::Cta<Config>;
 
@@ -55,19 +55,19 @@ using logits = Words<14, 2, 8, 2>;
 using act = Words<15, 4, 128, 2>;
 
 // Shared memory: first the offset
-using ring = Ring<57984, 21, 8192>;
-using qkv_in = SlottedRows<512, 2, 512, 2>;
-using q_rows = SlottedRows<2560, 8, 160, 1>;
-using tail = SlottedRows<3840, 2, 4096, 1>;
-using apart = SlottedRows<12032, 32, 272, 1>;
-using mparts = SlottedRows<20736, 32, 352, 2>;
-using xs = Rows<43264, 2, 256>;
-using part = Part<44416, 2>;
-using o_proj_kept = WordRows<52608, 2, 32>;
-using logits_rows = WordRows<52864, 2, 8>;
-using routing = SlottedRows<52992, 1, 96, 1>;
-using act_rows = SlottedRows<53120, 2, 544, 4>;
-using down_rows = WordRows<57472, 4, 32>;
+using ring = Ring<57856, 10, 16384>;
+using qkv_in = SlottedRows<384, 2, 512, 2>;
+using q_rows = SlottedRows<2432, 8, 160, 1>;
+using tail = SlottedRows<3712, 2, 4096, 1>;
+using apart = SlottedRows<11904, 32, 272, 1>;
+using mparts = SlottedRows<20608, 32, 352, 2>;
+using xs = Rows<43136, 2, 256>;
+using part = Part<44288, 2>;
+using o_proj_kept = WordRows<52480, 2, 32>;
+using logits_rows = WordRows<52736, 2, 8>;
+using routing = SlottedRows<52864, 1, 96, 1>;
+using act_rows = SlottedRows<52992, 2, 544, 4>;
+using down_rows = WordRows<57344, 4, 32>;
 
 // Edges: id, offset of the mbarriers, slots, arrivals
 struct resid_words : WordsEdge<0, resid> { // epilogue -> consumer, epilogue, words of all SMs
@@ -91,37 +91,37 @@ struct logits_words : WordsEdge<5, logits> { // epilogue -> consumer, words of a
 struct act_words : WordsEdge<6, act> { // epilogue -> poller, words of all SMs
   static constexpr char kName[] = "act_words";
 };
-struct w_full : MbarrierEdge<7, 0, 21, 1> { // producer -> consumer, by bytes
+struct w_full : MbarrierEdge<7, 0, 10, 1> { // producer -> consumer, by bytes
   static constexpr char kName[] = "w_full";
 };
-struct w_free : MbarrierEdge<8, 168, 21, 8> { // consumer -> producer, free slots
+struct w_free : MbarrierEdge<8, 80, 10, 8> { // consumer -> producer, free slots
   static constexpr char kName[] = "w_free";
 };
-struct qkv_full : MbarrierEdge<9, 336, 2, 1> { // poller -> consumer
+struct qkv_full : MbarrierEdge<9, 160, 2, 1> { // poller -> consumer
   static constexpr char kName[] = "qkv_full";
 };
-struct qkv_free : MbarrierEdge<10, 352, 2, 8> { // consumer -> poller, free slots
+struct qkv_free : MbarrierEdge<10, 176, 2, 8> { // consumer -> poller, free slots
   static constexpr char kName[] = "qkv_free";
 };
-struct mparts_full : MbarrierEdge<11, 368, 2, 1> { // poller -> epilogue
+struct mparts_full : MbarrierEdge<11, 192, 2, 1> { // poller -> epilogue
   static constexpr char kName[] = "mparts_full";
 };
-struct mparts_free : MbarrierEdge<12, 384, 2, 1> { // epilogue -> poller, free slots
+struct mparts_free : MbarrierEdge<12, 208, 2, 1> { // epilogue -> poller, free slots
   static constexpr char kName[] = "mparts_free";
 };
-struct p_full : MbarrierEdge<13, 400, 2, 8> { // consumer -> epilogue
+struct p_full : MbarrierEdge<13, 224, 2, 8> { // consumer -> epilogue
   static constexpr char kName[] = "p_full";
 };
-struct p_free : MbarrierEdge<14, 416, 2, 1> { // epilogue -> consumer, free slots
+struct p_free : MbarrierEdge<14, 240, 2, 1> { // epilogue -> consumer, free slots
   static constexpr char kName[] = "p_free";
 };
-struct routed : MbarrierEdge<15, 432, 1, 8> { // consumer -> producer, poller, epilogue
+struct routed : MbarrierEdge<15, 256, 1, 8> { // consumer -> producer, poller, epilogue
   static constexpr char kName[] = "routed";
 };
-struct act_full : MbarrierEdge<16, 440, 4, 1> { // poller -> consumer
+struct act_full : MbarrierEdge<16, 264, 4, 1> { // poller -> consumer
   static constexpr char kName[] = "act_full";
 };
-struct act_free : MbarrierEdge<17, 472, 4, 8> { // consumer -> poller, free slots
+struct act_free : MbarrierEdge<17, 296, 4, 8> { // consumer -> poller, free slots
   static constexpr char kName[] = "act_free";
 };
 
@@ -172,7 +172,7 @@ MEGALITH_DEVICE void producer(Cta &cta) {
       MEGALITH_UNROLL(1)
       for (int piece = 0; piece < full_pieces<attention>(tile); ++piece) {
         acquire<w_free>(cta);
-        pace<w_full, 4>(cta);
+        pace<w_full, 2>(cta);
         copy_units<attention, ring, w_full>(cta, tile, piece);
       }
     }
@@ -189,7 +189,7 @@ MEGALITH_DEVICE void producer(Cta &cta) {
   for (int mtile = 0; mtile < 1; ++mtile)
     for (int block = 0; block < 1; ++block) {
       acquire<w_free>(cta);
-      pace<w_full, 21>(cta);
+      pace<w_full, 10>(cta);
       copy_piece<w_full, ring, router>(cta, mtile, block);
     }
   // top_k

@@ -174,7 +174,7 @@ MEGALITH_DEVICE void producer(Cta &cta) {
       MEGALITH_UNROLL(1)
       for (int piece = 0; piece < full_pieces<attention>(tile); ++piece) {
         acquire<w_free>(cta);
-        pace<w_full, 4>(cta);
+        pace<w_full, 2>(cta);
         copy_units<attention, ring, w_full>(cta, tile, piece);
       }
     }

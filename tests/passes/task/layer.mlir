@@ -5,7 +5,7 @@
 
 // Dynamic facts, each declared once.
 // CHECK-DAG: task.symbol @attention_tiles in 0 to 16 per_sm = "AttentionTiles<attention>(*cta.args.step, cta.sm).count()"
-// CHECK-DAG: task.symbol @full_pieces in 0 to 4 per_sm = "full_pieces<attention>(tile)"
+// CHECK-DAG: task.symbol @full_pieces in 0 to 8 per_sm = "full_pieces<attention>(tile)"
 // CHECK-DAG: task.symbol @active in 0 to 8 after @routed = "platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active)"
 // CHECK-DAG: task.table @expert_id size 16 uniform
 // CHECK-DAG: task.table @attention_tile size 128 partition
@@ -16,8 +16,8 @@
 // CHECK-NEXT: task.for "tile" in @attention_tiles iterate "AttentionTiles<attention>"
 // CHECK-NEXT: task.for "piece" in @full_pieces
 // CHECK-NEXT: task.acquire @w_free
-// CHECK-NEXT: task.pace @w_full window 4
-// CHECK-NEXT: task.copy "copy_units<attention, ring, w_full>" ["tile", "piece"] @kv[d1 * 4 + d2, 0, 0] 1 x [4096] table @kv_piece
+// CHECK-NEXT: task.pace @w_full window 2
+// CHECK-NEXT: task.copy "copy_units<attention, ring, w_full>" ["tile", "piece"] @kv[d1 * 8 + d2, 0, 0] 1 x [8192] table @kv_piece
 // CHECK: role poller
 // CHECK: task.poll "poll_qkv_tile<attention, Previous<qkv_words>>"
 // CHECK: task.launch_wait

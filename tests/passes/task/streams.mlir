@@ -4,7 +4,7 @@
 // CHECK: task.edge 0 @w_full bytes producer -> consumer {slots = 2 : i64}
 // CHECK: task.edge 1 @w_free credit consumer -> producer {arrivals = 8 : i64, slots = 2 : i64}
 // CHECK: task.ring @ring 2 x 16384 full @w_full free @w_free
-// CHECK: task.stage @attention {{.*}}stream = {bytes = 8192 : i64, order = ["tile", "piece"], piece = 8192 : i64, window = 4 : i64}
+// CHECK: task.stage @attention {{.*}}stream = {bytes = 16384 : i64, order = ["tile", "piece"], piece = 16384 : i64, window = 2 : i64}
 // CHECK: task.stage @merge
 // CHECK-NOT: stream
 // CHECK: task.stage @o_proj {{.*}}stream = {bytes = 32768 : i64, order = ["mtile", "block"], piece = 16384 : i64, window = 2 : i64}
