@@ -56,8 +56,8 @@ struct CriticalPath {
 };
 
 /// Of the longest row of launches of one kernel that follow each other, the kernel that most
-/// launches are of; nothing if there are not two, or no stage computed anything, or where the plan's
-/// kernel loops over a step's launches: a path goes from launch to launch of the machine.
+/// launches are of; nothing if there are not two, or no stage computed anything, or where the
+/// plan's kernel loops over a step's launches: a path goes from launch to launch of the machine.
 std::optional<CriticalPath> criticalPath(const runtime::Plan &plan, const runtime::Trace &trace);
 
 /// Its totals as a table, in microseconds.
