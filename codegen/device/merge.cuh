@@ -13,7 +13,7 @@ template <class C, class E, class Cta>
 MEGALITH_DEVICE void poll_partials(const Cta &cta, const MergeTile &tile, int slot) {
   using S = AttentionShape<C>;
   static_assert(E::Exchange::kCount == S::kPartials);
-  constexpr int kMost = C::kRows == 1 ? 24 : 12; // as many as registers hold
+  constexpr int kMost = C::kRows == 1 ? 16 : 12; // as many as registers hold, on both targets
   constexpr int kBatch = S::kPartWords < kMost ? S::kPartWords : kMost;
   const auto *words = static_cast<const U128 *>(cta.template buffer<E::Exchange::kBuffer>()) +
                       tile.number * (kMaxSplits * S::kPartWords);
