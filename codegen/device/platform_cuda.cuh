@@ -586,7 +586,7 @@ MEGALITH_DEVICE float sqrtf_(float x) {
   return __fsqrt_rn(x);
 }
 /// x / d, correctly rounded, of a quotient in [2^-24, 2^24] and a d in [2^-100, 2^100]; outside
-/// it means little. A division without bounds is four times the code, and a subroutine.
+/// it means little. The steps of a division whose bounds hold, without the subroutine for others.
 MEGALITH_DEVICE float bounded_quotient(float x, float d) {
   float r;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
