@@ -32,31 +32,27 @@ ArrayRef<StringRef> rowsBuckets() {
   return kRowsBuckets;
 }
 
-ArrayRef<StringRef> rankCounts() {
-  static constexpr StringRef kCounts[] = {"1", "2", "4", "8"};
-  return kCounts;
-}
-
-ArrayRef<StringRef> expertSchemes() {
-  static constexpr StringRef kSchemes[] = {"auto", "nn", "nn-sums", "nk"};
-  return kSchemes;
-}
-
-ArrayRef<StringRef> outputSchemes() {
-  static constexpr StringRef kSchemes[] = {"auto", "n", "k-ordered", "k"};
-  return kSchemes;
-}
-
-ArrayRef<StringRef> sumTypes() {
-  static constexpr StringRef kTypes[] = {"f32", "bf16"};
-  return kTypes;
-}
-
 int64_t countOf(StringRef choice) {
   int64_t count = 0;
   [[maybe_unused]] const bool isNoNumber = choice.getAsInteger(10, count);
   assert(!isNoNumber && "choices are numbers");
   return count;
+}
+
+Expected<RankChoices> readRanks(const Arguments &arguments) {
+  Expected<StringRef> tp = arguments.choice("tp", {"1", "2", "4", "8"});
+  if (!tp)
+    return tp.takeError();
+  Expected<StringRef> experts = arguments.choice("tp-experts", {"auto", "nn", "nn-sums", "nk"});
+  if (!experts)
+    return experts.takeError();
+  Expected<StringRef> output = arguments.choice("tp-o-proj", {"auto", "n", "k-ordered", "k"});
+  if (!output)
+    return output.takeError();
+  Expected<StringRef> sums = arguments.choice("tp-sums", {"f32", "bf16"});
+  if (!sums)
+    return sums.takeError();
+  return RankChoices{countOf(*tp), experts->str(), output->str(), sums->str()};
 }
 
 int64_t defaultSms(StringRef target) {

@@ -5,6 +5,7 @@
 #include "codegen/Compile.h"
 #include "models/Import.h"
 #include "passes/Pipelines.h"
+#include "tools/megalith/Arguments.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
@@ -105,12 +106,12 @@ int64_t defaultSms(llvm::StringRef target);
 /// What --target and --rows take. Kernels have one or two column tiles of 8 rows.
 llvm::ArrayRef<llvm::StringRef> targets();
 llvm::ArrayRef<llvm::StringRef> rowsBuckets();
-/// What --tp takes.
-llvm::ArrayRef<llvm::StringRef> rankCounts();
-/// What --tp-experts, --tp-o-proj and --tp-sums take.
-llvm::ArrayRef<llvm::StringRef> expertSchemes();
-llvm::ArrayRef<llvm::StringRef> outputSchemes();
-llvm::ArrayRef<llvm::StringRef> sumTypes();
+/// --tp, --tp-experts, --tp-o-proj and --tp-sums.
+struct RankChoices {
+  int64_t count;
+  std::string experts, output, sums;
+};
+llvm::Expected<RankChoices> readRanks(const Arguments &arguments);
 /// One of these as a number.
 int64_t countOf(llvm::StringRef choice);
 

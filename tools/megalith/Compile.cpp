@@ -45,18 +45,9 @@ static Expected<std::vector<CompileRequest>> readRequests(const Arguments &argum
   Expected<int64_t> sms = arguments.integer("sms", 1, 1024, 0);
   if (!sms)
     return sms.takeError();
-  Expected<StringRef> tp = arguments.choice("tp", rankCounts());
-  if (!tp)
-    return tp.takeError();
-  Expected<StringRef> experts = arguments.choice("tp-experts", expertSchemes());
-  if (!experts)
-    return experts.takeError();
-  Expected<StringRef> output = arguments.choice("tp-o-proj", outputSchemes());
-  if (!output)
-    return output.takeError();
-  Expected<StringRef> sums = arguments.choice("tp-sums", sumTypes());
-  if (!sums)
-    return sums.takeError();
+  Expected<RankChoices> ranks = readRanks(arguments);
+  if (!ranks)
+    return ranks.takeError();
   Expected<int64_t> leastContext = arguments.integer("least-context", 1, int64_t(1) << 27, 0);
   if (!leastContext)
     return leastContext.takeError();
@@ -85,10 +76,10 @@ static Expected<std::vector<CompileRequest>> readRequests(const Arguments &argum
                             .cubins = !arguments.has("no-cubins"),
                             .cache = !arguments.has("no-cache"),
                             .trace = arguments.has("trace"),
-                            .tp = countOf(*tp),
-                            .tpExperts = experts->str(),
-                            .tpOutput = output->str(),
-                            .tpSums = sums->str(),
+                            .tp = ranks->count,
+                            .tpExperts = ranks->experts,
+                            .tpOutput = ranks->output,
+                            .tpSums = ranks->sums,
                             .leastContext = *leastContext});
   return requests;
 }

@@ -68,18 +68,9 @@ static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
   Expected<int64_t> sms = arguments.integer("sms", 1, 1024, defaultSms(*target));
   if (!sms)
     return sms.takeError();
-  Expected<StringRef> tp = arguments.choice("tp", rankCounts());
-  if (!tp)
-    return tp.takeError();
-  Expected<StringRef> experts = arguments.choice("tp-experts", expertSchemes());
-  if (!experts)
-    return experts.takeError();
-  Expected<StringRef> output = arguments.choice("tp-o-proj", outputSchemes());
-  if (!output)
-    return output.takeError();
-  Expected<StringRef> sums = arguments.choice("tp-sums", sumTypes());
-  if (!sums)
-    return sums.takeError();
+  Expected<RankChoices> ranks = readRanks(arguments);
+  if (!ranks)
+    return ranks.takeError();
   auto modes = launchModes(arguments);
   if (!modes)
     return modes.takeError();
@@ -112,10 +103,10 @@ static Expected<std::string> artifact(const Arguments &arguments, bool cubins,
                            .cubins = cubins,
                            .cache = true,
                            .trace = wantsTrace(arguments),
-                           .tp = countOf(*tp),
-                           .tpExperts = experts->str(),
-                           .tpOutput = output->str(),
-                           .tpSums = sums->str()},
+                           .tp = ranks->count,
+                           .tpExperts = ranks->experts,
+                           .tpOutput = ranks->output,
+                           .tpSums = ranks->sums},
                           [](StringRef work) { errs() << "compile: " << work << "\n"; });
   if (!compilation)
     return compilation.takeError();
