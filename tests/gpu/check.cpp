@@ -54,13 +54,15 @@ using runtime::problem;
 namespace {
 
 /// A config and how it is compiled: "…-nvfp4" and "…-w4a4" with experts of that kind, "…-kv8" with
-/// keys and values in e4m3 (test::quantizationOf).
+/// keys and values in e4m3 (test::quantizationOf); "…-k…" with experts and o_proj divided by K
+/// among ranks.
 struct Model {
   const char *name, *config;
   int64_t sms;
   int64_t layer; ///< -1: whole steps; else that layer's launch alone
   std::vector<int64_t> rows = {1, 2, 4, 8};
   std::vector<int64_t> ranks = {1};
+  bool byK = false;
 };
 
 const std::vector<Model> &checkedModels() {
@@ -99,6 +101,20 @@ const std::vector<Model> &rankModels() {
        -1,
        {1, 16},
        {2, 4}},
+      {"muse-spark-mini-k",
+       "models/configs/muse-spark-mini.test.json",
+       16,
+       -1,
+       {1, 4},
+       {2, 4},
+       true},
+      {"muse-spark-mini-k-nvfp4",
+       "models/configs/muse-spark-mini.test.json",
+       16,
+       -1,
+       {1, 16},
+       {2},
+       true},
   };
   return list;
 }
@@ -144,6 +160,8 @@ llvm::Error prepare(const std::string &folder, llvm::ArrayRef<std::string> wante
                                        .rows = rows,
                                        .sms = model.sms,
                                        .tp = ranks,
+                                       .tpExperts = model.byK ? "nk" : "auto",
+                                       .tpOutput = model.byK ? "k" : "auto",
                                        .quantization = test::quantizationOf(model.name),
                                        .cubins = true,
                                        .outDir = out});

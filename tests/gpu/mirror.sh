@@ -5,15 +5,16 @@
 #       here, from the checkout's root; needs NVRTC, no GPU. CONFIG is muse-spark-open's; a model of
 #       its first LAYERS (10) layers, experts in FORMAT: bf16 (3.2 GB a layer), nvfp4 (0.9), both (default).
 #   FOLDER/mirror.sh run FOLDER [STEPS]
-#       there, some minutes: records what launches leave; STEPS (1000) steps with the same bits, a
-#       fifth of them with start delays; then times at 0, 800 and 1500 ns a hop. Files go to $OUT.
+#       there, some minutes, at 1 and 16 rows: records what launches leave; STEPS (1000) steps with the
+#       same bits, a fifth more of them with start delays; then times at 0, 800 and 1500 ns a hop. Files go to $OUT.
 #   mirror.sh prepare-trace FOLDER CONFIG [LAYERS [FORMAT]]
 #   FOLDER/mirror.sh trace FOLDER [CONTEXT]
 #       likewise, of plans that record (--trace), at 1 and 16 rows: where a layer's time goes at CONTEXT
 #       (2048) positions, under a minute. Tables are printed, timelines go to $OUT for
 #       `megalith simulate FOLDER/traced-bf16/sm_90a/rows1-tp8 --context 2048 --against FILE`.
 #   build/bin/tests/gpu/check compare FOLDER/muse-bf16/sm_90a/rows1-tp8 OUT 2047,8192
-#       here again: what was recorded against the reference; likewise muse-nvfp4.
+#       here again: what was recorded against the reference; likewise muse-nvfp4, and rows16-tp8 at 2047
+#       (a quarter of an hour and more on two cores).
 set -u
 usage="usage: mirror.sh prepare|prepare-trace FOLDER CONFIG [LAYERS [FORMAT]], or mirror.sh run FOLDER \
 [STEPS], or mirror.sh trace FOLDER [CONTEXT]"
@@ -79,10 +80,12 @@ finish() {
 run() { # STEPS
   for model in "$folder"/muse-*/; do
     name=$(basename "$model")
-    plan=$folder/$name/sm_90a/rows1-tp8
     echo "== $name"
-    try 120 "$folder/check" record "$plan" "$out" 2047,8192
-    MEGALITH_HOP_NS=800 try 120 "$folder/check" steps "$plan" 8192 "$1" "$(($1 / 5))"
+    for rows in 1 16; do
+      plan=$folder/$name/sm_90a/rows$rows-tp8
+      try 120 "$folder/check" record "$plan" "$out" "$([ $rows = 1 ] && echo 2047,8192 || echo 2047)"
+      MEGALITH_HOP_NS=800 try 120 "$folder/check" steps "$plan" 2047 "$1" "$(($1 / 5))"
+    done
     try 240 "$folder/megalith-bench" "$folder/$name/sm_90a" --tp 8 --mirror-ranks \
       --hop 0,800,1500 --context 2048,8192,131072 --json "$out/$name.json"
   done
@@ -102,7 +105,7 @@ trace() { # CONTEXT
 }
 
 case $what in
-prepare) prepare "${3:?$usage}" "${4:-10}" "${5:-both}" muse --rows 1 ;;
+prepare) prepare "${3:?$usage}" "${4:-10}" "${5:-both}" muse --rows 1,16 ;;
 prepare-trace) prepare "${3:?$usage}" "${4:-10}" "${5:-both}" traced --rows 1,16 --trace ;;
 run) run "${3:-1000}" ;;
 trace) trace "${3:-2048}" ;;
