@@ -122,32 +122,35 @@ static void readParts(Reader &read, const costs::CostTable &table, Costs &costs)
         read(formatv("part.rows1.stream{0}.{1}{2}", width, part, heat));
   for (int64_t rows : {1, 8})
     for (StringRef part :
-         {"merge.splits", "attention.open.producer", "attention.open.poller",
-          "attention.open.consumer", "attention.open.next", "attention.pieces0.prepare",
-          "attention.pieces0.begin", "attention.pieces8.pieces", "attention.pieces32.pieces",
-          "attention.pieces8.finish", "attention.pieces8.publish", "attention.new.begin",
-          "attention.new.finish", "attention.new.append"})
+         {"merge.few", "merge.splits", "attention.open.producer", "attention.open.poller",
+          "attention.open.consumer", "attention.open.next", "attention.pieces0.pieces",
+          "attention.pieces1.pieces", "attention.pieces1.finish", "attention.pieces8.prepare",
+          "attention.pieces8.begin", "attention.pieces8.pieces", "attention.pieces8.publish",
+          "attention.new.prepare", "attention.new.begin", "attention.new.finish",
+          "attention.new.append"})
       for (StringRef heat : {"", ".near", ".far"})
         read(formatv("part.rows{0}.{1}{2}", rows, part, heat));
+  for (StringRef shape : {"2x4", "4x2", "8x1"})
+    for (StringRef part : {"prepare", "pieces", "publish"})
+      for (StringRef heat : {"", ".near", ".far"})
+        read(formatv("part.rows8.attention.splits{0}.{1}{2}", shape, part, heat));
 }
 
 static void readExchanges(Reader &read, Costs &costs) {
   const double oneWay = costs.oneWay = read("word.one_way");
+  const double handover = read("mbarrier.signal_to_wait");
   costs.read = read("word.resident.read");
   for (int64_t rows : kPartRows) {
-    // What a hop of the calibration is besides: product, chunks to the epilogue, words published,
-    // the meeting before they are polled.
-    const double rest = (costs.product + costs.handover + costs.barrier) / costs.codeScale +
-                        read(formatv("part.rows{0}.store", rows)) +
-                        read(formatv("part.rows{0}.chunks", rows)) +
-                        read(formatv("part.rows{0}.words", rows));
+    // What a hop of the calibration is besides: a product, its chunks to the epilogue, which adds
+    // them up and stores words.
     for (int64_t kilobytes : {4, 8})
-      for (int64_t window : {0, 2, 4})
+      for (int64_t window : {0, 2, 4}) {
+        const std::string hop =
+            formatv("hop.{0}k.emitted_rows{1}.window{2}", kilobytes, rows, window);
         costs.arrival[rows][1024 * kilobytes].add(
-            inFlightAt(window), std::max(1000 * read(formatv("hop.{0}k.emitted_rows{1}.window{2}",
-                                                             kilobytes, rows, window)) -
-                                             rest,
-                                         oneWay));
+            inFlightAt(window),
+            std::max(1000 * read(hop) - read(hop + ".rest") - handover, oneWay));
+      }
   }
   // One row is three loads a lane, two rows are six at once.
   for (int64_t window : {0, 2, 4}) {

@@ -3,6 +3,7 @@
 #include "passes/simulate/Prices.h"
 
 #include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace megalith::task;
@@ -98,16 +99,52 @@ static Price pollPrice(const verify::Instr &instr, StageOp stage, const Costs &c
   return {};
 }
 
-/// A warp's own piece of attention: eight warps with pieces of their own each, less what passing
-/// the others costs.
+/// A tile's loop over pieces in which a warp has one itself, less the loop's end.
 static Price piecePrice(const Costs &costs, int64_t rows, Heat heat) {
-  const double passing = 8 * (costs.wait + costs.signal);
-  const double warm = (costs.part("attention.pieces32.pieces", rows) -
-                       costs.part("attention.pieces8.pieces", rows)) /
-                          3 -
-                      passing;
-  const double first = costs.part("attention.pieces8.pieces", rows, heat) - passing;
-  return {std::max(warm, 0.0), std::max(first, std::max(warm, 0.0))};
+  const Price end = partPrice(costs, "attention.pieces0.pieces", rows, heat);
+  const Price one = partPrice(costs, "attention.pieces1.pieces", rows, heat);
+  const double edges = costs.wait + costs.signal; // steps of their own
+  const double warm = std::max(one.warm - end.warm - edges, 0.0);
+  return {warm, std::max(one.first - end.first - edges, warm)};
+}
+
+/// `get(of)` of tiles with `of` splits were measured: a number for each count.
+template <class Get> static std::array<Price, 8> ofSplits(Get get) {
+  std::array<Price, 8> prices;
+  for (int64_t low = 1; low < 8; low *= 2) {
+    const Price less = get(low), more = get(2 * low);
+    for (int64_t n = low; n <= 2 * low; ++n) {
+      const double share = double(n - low) / double(low);
+      prices[size_t(n - 1)] = {less.warm + share * (more.warm - less.warm),
+                               less.first + share * (more.first - less.first), less.meets};
+    }
+  }
+  return prices;
+}
+
+/// As the table names tiles of eight pieces, of so many splits.
+static std::string splitPart(int64_t splits, StringRef part) {
+  if (splits == 1)
+    return ("attention.pieces8." + part).str();
+  return llvm::formatv("attention.splits{0}x{1}.{2}", splits, 8 / splits, part).str();
+}
+
+void Prices::setBySplits(Entry &entry, const Costs &costs, StringRef part, Heat heat) const {
+  entry.dependsOnSplits = rows > 1; // one row has no such tiles
+  if (entry.dependsOnSplits)
+    entry.bySplits = ofSplits(
+        [&](int64_t splits) { return partPrice(costs, splitPart(splits, part), rows, heat); });
+}
+
+const Price &Prices::of(int role, uint32_t at, const Tile *tile) const {
+  const Entry &entry = prices[size_t(role)][at];
+  if (!tile)
+    return entry.usual;
+  if (entry.onward && tile->goesOn)
+    return tile->isNew ? entry.usual : *entry.onward;
+  if (entry.dependsOnSplits && tile->splits > 1)
+    return entry.bySplits[size_t(tile->splits - 1)];
+  return tile->isNew ? entry.fresh : entry.usual;
 }
 
 Prices::Prices(const verify::Program &program, const Costs &costs, Heat heat)
@@ -165,9 +202,10 @@ Prices::Entry Prices::opening(const verify::Program &program, const verify::Inst
     return {};
   // Consumers have waited for the launch before, which empties the SM's cache of the descriptor;
   // the part was measured where there was none to wait for.
-  const double next =
-      role == int(task::Role::Consumer) ? costs.part("attention.open.next", rows) + costs.read : 0;
-  return {.usual = {.warm = next, .first = costs.part(kParts[role], rows, heat)}};
+  const double next = costs.part("attention.open.next", rows);
+  const double emptied = role == int(task::Role::Consumer) ? costs.read : 0;
+  return {.usual = {.first = costs.part(kParts[role], rows, heat)},
+          .fresh = {.warm = next, .first = next + emptied}};
 }
 
 Prices::Entry Prices::price(const verify::Instr &instr, StageOp stage, const Costs &costs,
@@ -182,8 +220,16 @@ Prices::Entry Prices::price(const verify::Instr &instr, StageOp stage, const Cos
     const Price price = partPrice(costs, which, rows, heat, factor, extra);
     return Entry{price, price};
   };
-  auto meeting = [](Entry entry) {
-    entry.usual.meets = entry.fresh.meets = true;
+  // The part was measured with its meeting, which has a price of its own here.
+  auto meeting = [&](Entry entry) {
+    for (Price *price : {&entry.usual, &entry.fresh}) {
+      *price = *price - costs.barrier;
+      price->meets = true;
+    }
+    for (Price &price : entry.bySplits) {
+      price = price - costs.barrier;
+      price.meets = true;
+    }
     return entry;
   };
   const int64_t k = configInt(stage, "k", 2048);
@@ -235,46 +281,66 @@ Prices::Entry Prices::price(const verify::Instr &instr, StageOp stage, const Cos
         0.5 * std::max(costs.part("entry", rows, heat) - costs.part("again", rows, heat), 0.0)};
     return {price, price};
   }
-  if (name == "attention_prepare")
-    return meeting(part("attention.pieces0.prepare"));
+  if (name == "attention_prepare") {
+    Entry entry = part("attention.pieces8.prepare");
+    entry.fresh = partPrice(costs, "attention.new.prepare", rows, heat);
+    setBySplits(entry, costs, "prepare", heat);
+    return meeting(entry);
+  }
   if (name == "attention_begin") {
-    Entry entry = part("attention.pieces0.begin");
+    Entry entry = part("attention.pieces8.begin");
     entry.fresh = partPrice(costs, "attention.new.begin", rows, heat);
+    entry.onward = Price(); // it has nothing to do, and nobody to meet
     return meeting(entry);
   }
   if (name == "attention_piece") {
     Entry entry{piecePrice(costs, rows, heat), piecePrice(costs, rows, heat)};
     entry.piece = true;
+    // Of eight pieces a warp has one and passes seven.
+    const auto passing = [&](int64_t splits) -> Price {
+      const double all = costs.part(splitPart(splits, "pieces"), rows);
+      const double own = costs.part("attention.pieces1.pieces", rows);
+      return {std::max((all - own) / 7 - costs.wait - costs.signal, 0.0)};
+    };
+    entry.bySplits.fill(passing(1));
+    if (rows > 1)
+      entry.bySplits = ofSplits(passing);
     return entry;
   }
-  if (name == "attention_tail") // with attention_finish
-    return {};
+  if (name == "attention_tail") // what it computes is with attention_finish
+    return part("attention.pieces0.pieces");
   if (name == "attention_finish") {
-    Entry entry = part("attention.pieces8.finish");
+    // Of a tile of one piece, where its warp finds the others waiting. Tail units are computed
+    // here.
+    Entry entry = part("attention.pieces1.finish");
     entry.fresh = partPrice(costs, "attention.new.finish", rows, heat);
     return meeting(entry);
   }
-  if (name == "publish_partials")
-    return part("attention.pieces8.publish");
+  if (name == "publish_partials") {
+    Entry entry = part("attention.pieces8.publish");
+    setBySplits(entry, costs, "publish", heat);
+    return entry;
+  }
   if (name == "attention_append") {
     Entry entry;
     entry.fresh = partPrice(costs, "attention.new.append", rows, heat);
     return entry;
   }
   if (name == "merge_splits") {
-    // 32 splits of 32 channels at the first of the table's shapes, of 128 at the other. A lane
-    // looks at a split once, then at its channels split after split: what grows with channels grows
-    // with splits.
+    // Splits of 32 channels at the first of the table's shapes, of 128 at the other, in both few
+    // and many.
     const double channels =
         double(configInt(stage, "head_dim", 128)) / double(configInt(stage, "merge_parts", 1));
-    const double narrow = costs.part("merge.splits", 1), wide = costs.part("merge.splits", 8);
-    const double perChannel = (wide - narrow) / 96;
-    const double cold = std::max(costs.part("merge.splits", channels < 80 ? 1 : 8, heat) -
-                                     (channels < 80 ? narrow : wide),
-                                 0.0);
-    const double looks = std::max(narrow - 32 * perChannel, 0.0);
-    Entry entry{{looks, looks + cold}, {looks, looks + cold}};
-    entry.perSplit = perChannel * channels / 32;
+    const auto of = [&](StringRef part, Heat heat) {
+      const double narrow = costs.part(part, 1, heat), wide = costs.part(part, 8, heat);
+      return narrow + (wide - narrow) * (channels - 32) / 96;
+    };
+    constexpr double kFew = 8, kMany = 32; // the table's
+    const double few = of("merge.few", kWarm), many = of("merge.splits", kWarm);
+    Entry entry;
+    entry.perSplit = std::max(many - few, 0.0) / (kMany - kFew);
+    entry.usual.warm = std::max(few - kFew * entry.perSplit, 0.0);
+    entry.usual.first = entry.usual.warm + std::max(of("merge.few", heat) - few, 0.0);
     return entry;
   }
   const StringRef part_ =

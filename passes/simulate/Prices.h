@@ -8,6 +8,8 @@
 
 #include "llvm/ADT/DenseMap.h"
 
+#include <array>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -25,21 +27,24 @@ class Prices {
 public:
   Prices(const verify::Program &program, const Costs &costs, Heat heat);
 
-  /// Of instruction `at` of a role, for warp `warp` of it; `fresh`: the attention tile has the
-  /// step's new position; `isOwn`: the piece is this warp's to compute.
-  const Price &of(int role, uint32_t at) const { return prices[size_t(role)][at].usual; }
-  const Price &fresh(int role, uint32_t at) const { return prices[size_t(role)][at].fresh; }
+  /// Of instruction `at` of a role, within the attention tile `tile` if it is in one.
+  const Price &of(int role, uint32_t at, const Tile *tile) const;
   /// What comes before a loop over the step's tiles, once in a launch: the step's descriptor is
   /// read, and what the tiles have in common. `at`: where the loop begins.
   double opening(int role, uint32_t at) const { return prices[size_t(role)][at].usual.first; }
-  /// The list's next tile or its end: what the descriptor says is not in the SM's cache any more.
-  double nextTile(int role, uint32_t at) const { return prices[size_t(role)][at].usual.warm; }
+  /// The list's next tile or its end; the first time what the descriptor says is not in the SM's
+  /// cache any more.
+  const Price &nextTile(int role, uint32_t at) const { return prices[size_t(role)][at].fresh; }
   /// What a consumer makes of a poll's words when they are there; of most polls nothing.
   const Price &afterPoll(int role, uint32_t at) const { return prices[size_t(role)][at].usual; }
   /// Whether only the first `rows` warps of the role do it, one a row.
   bool isByRow(int role, uint32_t at) const { return prices[size_t(role)][at].byRow; }
   /// Whether a piece of attention, which one chunk's warps compute.
   bool isPiece(int role, uint32_t at) const { return prices[size_t(role)][at].piece; }
+  /// What such a piece costs the warps that do not compute it, in a tile of `splits`.
+  double passing(int role, uint32_t at, int64_t splits) const {
+    return prices[size_t(role)][at].bySplits[size_t(splits - 1)].warm;
+  }
 
   /// Of a merge tile, what each of its splits costs besides.
   double perSplit(int role, uint32_t at) const { return prices[size_t(role)][at].perSplit; }
@@ -49,11 +54,16 @@ public:
   const std::set<std::string> &estimated() const { return estimatedNames; }
 
 private:
+  static constexpr int64_t kMostSplits = 8; ///< of an attention tile
   struct Entry {
-    Price usual, fresh;
+    Price usual, fresh;                      ///< fresh: of a tile with the step's new position
+    std::optional<Price> onward;             ///< of one that goes on with the tile before's queries
+    std::array<Price, kMostSplits> bySplits; ///< of a tile of so many and one
+    bool dependsOnSplits = false;            ///< and not on the new position
     bool byRow = false, piece = false;
     double perSplit = 0;
   };
+  void setBySplits(Entry &entry, const Costs &costs, llvm::StringRef part, Heat heat) const;
   Entry price(const verify::Instr &instr, task::StageOp stage, const Costs &costs, Heat heat);
   void findNvfp4(const verify::Program &program);
   Price productPrice(task::StageOp stage, const Costs &costs, Heat heat) const;

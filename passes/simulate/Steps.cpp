@@ -159,7 +159,9 @@ Engine::Outcome Engine::enterLoop(Warp &warp, const Instr &instr) {
 
 Engine::Outcome Engine::leaveLoop(Warp &warp, const Instr &instr) {
   Frame &frame = warp.frames.back();
-  warp.time += launches[size_t(warp.launch)].prices->nextTile(warp.role, instr.end);
+  const Price &next = launches[size_t(warp.launch)].prices->nextTile(warp.role, instr.end);
+  warp.time += warp.seen[warp.at] ? next.warm : next.first;
+  warp.seen[warp.at] = true;
   const unsigned dim = launches[size_t(warp.launch)].program->loops[size_t(frame.loop)].dim;
   if (++frame.index < frame.trips) {
     warp.dims[dim] = frame.index;

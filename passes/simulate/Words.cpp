@@ -228,7 +228,10 @@ Engine::Outcome Engine::poll(int64_t id, const Instr &instr) {
               : 0;
     } else if (write && write->isShared) {
       const verify::Rect target = write->at(warp.dims.data());
-      bytes = std::min(bytes, target.cols * 2 * (tileOf(launch, warp) ? 1 : target.rows));
+      const Tile *tile = tileOf(launch, warp);
+      bytes = std::min(bytes, target.cols * 2 * (tile ? 1 : target.rows));
+      if (tile && tile->goesOn && !tile->isNew) // its queries are there
+        bytes = 0;
     }
     // A hop's way has a look of one load a lane in it; what more there is comes behind.
     const double sweep = costs.sweepOf(bytes, batch, load, /*epochs=*/batch > 8);

@@ -37,8 +37,8 @@ int64_t Engine::bytesOf(const Launch &launch, const Warp &warp, const Instr &ins
   }
   if (const Tile *tile = tileOf(launch, warp); tile && instr.kind == Instr::Copy) {
     const Facts &facts = factsOf(launch, warp);
-    const int64_t before = warp.dims[2] * facts.pieceUnits;
-    return std::clamp<int64_t>(tile->fullUnits - before, 0, facts.pieceUnits) * facts.unitBytes;
+    const Units units = tile->unitsOf(warp.dims[2], facts.pieceUnits);
+    return (units.end - units.first) * facts.unitBytes;
   }
   return rect.rows * rect.cols * 2;
 }
@@ -81,8 +81,7 @@ Engine::Outcome Engine::compute(int64_t id, const Instr &instr) {
   Launch &launch = launches[size_t(warp.launch)];
   const Prices &prices = *launch.prices;
   const Tile *tile = tileOf(launch, warp);
-  const Price &price =
-      tile && tile->isNew ? prices.fresh(warp.role, warp.at) : prices.of(warp.role, warp.at);
+  const Price &price = prices.of(warp.role, warp.at, tile);
   if (warp.phase == 0 && price.meets && warp.role == kConsumer)
     return meet(id);
   if (warp.phase < 2) {
@@ -91,15 +90,16 @@ Engine::Outcome Engine::compute(int64_t id, const Instr &instr) {
     int pairs = 1; // of units, or what else it does; 0: another warp does it
     if (prices.isByRow(warp.role, warp.at))
       pairs = warp.number < int64_t(KernelOp(launch.program->kernel).getRows());
-    if (prices.isPiece(warp.role, warp.at)) {
-      const int64_t group = factsOf(launch, warp).qHeads / factsOf(launch, warp).kvHeads;
-      const int64_t columns = std::min<int64_t>(llvm::divideCeil(group, 8), 8);
-      const int64_t chunks = 8 / columns,
-                    pair = warp.dims[2] * factsOf(launch, warp).pieceUnits / 2;
+    if (tile && prices.isPiece(warp.role, warp.at)) {
+      const Facts &facts = factsOf(launch, warp);
+      const int64_t columns =
+          std::min<int64_t>(llvm::divideCeil(facts.qHeads / facts.kvHeads, 8), 8);
+      const Units units = tile->unitsOf(warp.dims[2], facts.pieceUnits);
       pairs = 0; // a piece of four units has two, each at the price of bf16's
-      for (int64_t p = pair; p < pair + std::max<int64_t>(1, factsOf(launch, warp).pieceUnits / 2);
-           ++p)
-        pairs += warp.number / columns == p % chunks;
+      for (int64_t unit = units.first; unit < units.end; unit += 2)
+        pairs += warp.number / columns == tile->chunkOf(unit, 8 / columns);
+      if (pairs == 0)
+        warp.time += prices.passing(warp.role, warp.at, tile->splits);
     }
     for (int i = 0; i < pairs; ++i) {
       warp.time += warp.seen[warp.at] ? price.warm : std::max(price.first, price.warm);

@@ -19,6 +19,24 @@ static std::optional<int64_t> configInt(StageOp stage, StringRef key) {
   return value ? std::optional(value.getInt()) : std::nullopt;
 }
 
+int64_t Tile::pieces(int64_t each) const {
+  const int64_t whole = std::max<int64_t>(llvm::divideCeil(fullUnits, splitUnits) - 1, 0);
+  return whole * llvm::divideCeil(splitUnits, each) +
+         llvm::divideCeil(fullUnits - whole * splitUnits, each);
+}
+
+Units Tile::unitsOf(int64_t i, int64_t each) const {
+  const int64_t ofSplit = llvm::divideCeil(splitUnits, each), begin = i / ofSplit * splitUnits;
+  const int64_t first = begin + i % ofSplit * each, end = std::min(begin + splitUnits, fullUnits);
+  return {std::min(first, end), std::min(first + each, end)};
+}
+
+int64_t Tile::chunkOf(int64_t unit, int64_t chunks) const {
+  if (splits == 1)
+    return unit / 2 % chunks;
+  return unit / splitUnits * llvm::divideCeil(splitUnits, 2) + unit % splitUnits / 2;
+}
+
 /// Bytes of an element of the pages that an attention stage reads.
 static int64_t kvBytesOf(KernelOp kernel, StageOp stage) {
   for (auto access : stage.getReads().getAsRange<AccessAttr>())
@@ -66,9 +84,13 @@ static void addTiles(KernelOp kernel, StageOp stage, const StepShape &shape, Fac
       const int64_t split = areNeighbours ? u % splits : u / facts.kvHeads;
       const AttentionTile tile = attention_tile(sequence, int(s), int(head), int(split), window);
       const bool isNew = tile.first_new() < tile.end;
+      const auto addTo = [&](std::vector<Tile> &own) {
+        const bool goesOn =
+            !own.empty() && own.back().sequence == int64_t(s) && own.back().kvHead == head;
+        own.push_back({int64_t(s), head, 1, tile.split_units, tile.full_units, isNew, goesOn});
+      };
       if (!areNeighbours) {
-        facts.tiles[size_t((u + int64_t(s) * stride) % sms)].push_back(
-            {int64_t(s), head, 1, tile.full_units, isNew});
+        addTo(facts.tiles[size_t((u + int64_t(s) * stride) % sms)]);
         continue;
       }
       // SM i has tiles from i total / sms on; several splits are one tile where warps suffice.
@@ -82,7 +104,7 @@ static void addTiles(KernelOp kernel, StageOp stage, const StepShape &shape, Fac
         own.back().fullUnits += tile.full_units;
         own.back().isNew |= isNew;
       } else {
-        own.push_back({int64_t(s), head, 1, tile.full_units, isNew});
+        addTo(own);
       }
     }
   }
@@ -115,8 +137,7 @@ std::optional<int64_t> Facts::symbol(llvm::StringRef name, int64_t sm, int64_t t
   if (name == "attention_tiles")
     return int64_t(own.size());
   if (name == "full_pieces")
-    return tile < int64_t(own.size()) ? llvm::divideCeil(own[size_t(tile)].fullUnits, pieceUnits)
-                                      : 0;
+    return tile < int64_t(own.size()) ? own[size_t(tile)].pieces(pieceUnits) : 0;
   return std::nullopt;
 }
 

@@ -27,12 +27,28 @@ struct StepShape {
   std::optional<double> hopNs = std::nullopt;
 };
 
-/// An attention tile of an SM.
+/// Units of a tile of attention.
+struct Units {
+  int64_t first = 0, end = 0;
+};
+
+/// An attention tile of an SM: a split, or several that eight warps do side by side.
 struct Tile {
   int64_t sequence = 0, kvHead = 0;
   int64_t splits = 1;
-  int64_t fullUnits = 0; ///< of 16 positions, through the ring
-  bool isNew = false;    ///< it has the step's new position
+  int64_t splitUnits = 1; ///< of a split; the sequence's last may have fewer
+  int64_t fullUnits = 0;  ///< of 16 positions, through the ring
+  bool isNew = false;     ///< it has the step's new position
+  bool goesOn = false;    ///< its queries are those of the SM's tile before
+
+  /// Pieces in which the full units pass through the ring, `each` units at most; a split begins a
+  /// new one.
+  int64_t pieces(int64_t each) const;
+  /// What of them piece `i` has.
+  Units unitsOf(int64_t i, int64_t each) const;
+  /// The chunk of the pair of units that begins with `unit`, of `chunks` where a tile is one split;
+  /// of several splits each has chunks of its own.
+  int64_t chunkOf(int64_t unit, int64_t chunks) const;
 };
 
 /// An active expert, in the order of the routing table.

@@ -1,16 +1,21 @@
 #!/bin/bash
 # Prediction against measurement, at a model's real size.
 #   predict.sh prepare FOLDER [CONFIG]
-#       here, from the checkout's root; needs NVRTC, no GPU: the benchmark without the compiler, and
-#       plans of 1 and 8 rows whose kernels record. CONFIG: qwen3-30b-a3b's.
+#       here, from the checkout's root; needs NVRTC, no GPU: calibration and benchmark without the
+#       compiler, and plans of 1 and 8 rows whose kernels record. CONFIG: qwen3-30b-a3b's.
 #   FOLDER/predict.sh record FOLDER
-#       there, under a minute: timelines of the plans at each context, to $OUT/timelines.tgz.
+#       there, some 75 s: a cost table by kernels of the same device code, to $OUT/costs.json, and
+#       timelines of the plans at each context, to $OUT/timelines.tgz.
+#   tests/gpu/predict.sh table COSTS.json
+#       here again: makes it the H200's table, passes/costs/h200.json, which keeps what it has of
+#       costs that need a second GPU; then build again.
 #   tests/gpu/predict.sh compare FOLDER TIMELINES.tgz [OPTIONS OF SIMULATE]
-#       here again: megalith simulate --against each of the timelines, tables in Markdown, and whether
-#       all are within the limits (tools/trace/Import.h): exit code 1 if not.
+#       megalith simulate --against each of the timelines, tables in Markdown, and whether all are
+#       within the limits (tools/trace/Import.h): exit code 1 if not. With --costs COSTS.json by that
+#       table in place of the one built in.
 set -u
-usage="usage: predict.sh prepare FOLDER [CONFIG], predict.sh record FOLDER, or predict.sh compare \
-FOLDER TIMELINES.tgz [OPTIONS OF SIMULATE]"
+usage="usage: predict.sh prepare FOLDER [CONFIG], predict.sh record FOLDER, predict.sh table \
+COSTS.json, or predict.sh compare FOLDER TIMELINES.tgz [OPTIONS OF SIMULATE]"
 what=${1:?$usage}
 folder=${2:?$usage}
 rows="1 8"
@@ -18,9 +23,11 @@ contexts="129 2048 8192 32768"
 
 prepare() { # CONFIG
   set -e
-  bazel build --config=static //tools/bench:megalith-bench
+  bazel build --config=static //tools/bench:megalith-bench //tools/calibrate:megalith-calibrate
   mkdir -p "$folder"
-  strip -o "$folder/megalith-bench" build/bin/tools/bench/megalith-bench
+  for tool in bench calibrate; do
+    strip -o "$folder/megalith-$tool" "build/bin/tools/$tool/megalith-$tool"
+  done
   bazel build //tools/megalith
   made=$(mktemp -d)
   trap 'rm -rf "$made"' EXIT
@@ -39,11 +46,43 @@ prepare() { # CONFIG
 
 record() {
   out=${OUT:-$(mktemp -d)}
+  "$folder/megalith-calibrate" -o "$out/costs.json" >"$out/costs.txt" 2>"$out/costs.log" || {
+    tail -3 "$out/costs.log"
+    return 1
+  }
   # Of several contexts each has a file of its own: trace.rows1-context129.json.
   "$folder/megalith-bench" "$folder/sm_90a" --rows "${rows// /,}" --context "${contexts// /,}" \
     --steps 20 --json "$out/bench.json" --trace "$out/trace.json" >"$out/bench.txt" || return
   (cd "$out" && tar czf timelines.tgz trace.*.json && rm trace.*.json)
-  echo "timelines: $out/timelines.tgz"
+  echo "costs: $out/costs.json, timelines: $out/timelines.tgz"
+}
+
+table() { # COSTS
+  python3 - "$1" passes/costs/h200.json <<'PYTHON'
+import json, re, sys
+
+new, old = (open(name).read() for name in sys.argv[1:])
+of_new, of_old = (json.loads(text) for text in (new, old))
+name = lambda table: f"{table['device']['name']}, {table['target']}"
+if name(of_new) != name(of_old):
+    sys.exit(f"predict.sh: expected a table of {name(of_old)} but got one of {name(of_new)}")
+# A cost a line.
+line = re.compile(r'^  (\{"name":"([^"]+)".*\})(,?)$', re.M)
+before = {found[2]: found[1] for found in line.finditer(old) if '"value":null' not in found[1]}
+kept = []
+
+
+def of(found):
+    if '"value":null' not in found[1] or found[2] not in before:
+        return found[0]
+    kept.append(found[2])
+    return f"  {before[found[2]]}{found[3]}"
+
+
+text = line.sub(of, new)
+print(f"{len(json.loads(text)['costs'])} costs, of them not measured anew: {', '.join(kept) or 'none'}")
+open(sys.argv[2], "w").write(text)
+PYTHON
 }
 
 compare() { # TIMELINES OPTIONS...
@@ -93,9 +132,10 @@ PYTHON
 case $what in
 prepare) prepare "${3:-models/configs/qwen3-30b-a3b.json}" ;;
 record) record ;;
+table) table "$folder" ;;
 compare) compare "${3:?$usage}" "${@:4}" ;;
 *)
-  echo "predict.sh: expected prepare, record or compare but got $what" >&2
+  echo "predict.sh: expected prepare, record, table or compare but got $what" >&2
   exit 2
   ;;
 esac

@@ -185,6 +185,26 @@ def test_what_comes_before_attention_has_its_price(artifact, tmp_path):
     assert 900 < attention(table) - before < 1500
 
 
+def test_splits_side_by_side_have_their_price(tmp_path):
+    """Of 80 positions each two splits are a tile; those of 272 are a tile each."""
+    megalith("compile", QWEN, "--target", "sm_90a", "--rows", "8", "--no-cubins", "-o", tmp_path)
+    table = json.load(open("passes/costs/h200.json"))
+
+    def attention(context):
+        file, out = tmp_path / "costs.json", tmp_path / "out.json"
+        file.write_text(json.dumps(table))
+        megalith("simulate", tmp_path / "sm_90a/rows8", "--context", context, "--layers", "2", "--costs", file, "--json", out)
+        kernel = json.loads(out.read_text())["summary"]["kernels"][0]
+        return next(s["length"] for s in kernel["stages"] if (s["role"], s["stage"]) == ("consumer", "attention"))
+
+    short, long = attention(2048), attention(8192)
+    for cost in table["costs"]:
+        if cost["name"].startswith("part.rows8.attention.splits2x4.publish"):
+            cost.update({key: cost[key] + 1000 for key in ("value", "p10", "p90")})
+    assert 2500 < attention(2048) - short < 5000  # three or four tiles an SM
+    assert attention(8192) == long
+
+
 def test_a_target_without_a_table(tmp_path):
     megalith("compile", QWEN, "--target", "sm_100a", "--rows", "1", "--no-cubins", "-o", tmp_path)
     done = megalith("simulate", tmp_path / "sm_100a/rows1", code=1)

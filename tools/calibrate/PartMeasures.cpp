@@ -114,8 +114,10 @@ void addParts(Measures &measures) {
   for (int rows : {1, 8}) {
     addOpening(measures, rows);
     const std::string kernel = formatv("calibrate_attention_rows{0}", rows);
-    addPart(measures, formatv("rows{0}.merge", rows), kernel, {.stride = kMergeTile}, {"splits"},
-            formatv("32 splits of a head merged, {0} channels", rows == 1 ? 32 : 128));
+    for (uint32_t splits : {8u, 32u})
+      addPart(measures, formatv("rows{0}.merge", rows), kernel,
+              {.burst = splits, .stride = kMergeTile}, {splits == 8 ? "few" : "splits"},
+              formatv("{0} splits of a head merged, {1} channels", splits, rows == 1 ? 32 : 128));
     for (uint32_t pieces : {0u, 1u, 8u, 32u})
       addPart(measures, formatv("rows{0}.attention.pieces{1}", rows, pieces), kernel,
               {.burst = pieces, .walk = 1, .stride = kAttentionParts},
@@ -123,6 +125,13 @@ void addParts(Measures &measures) {
               formatv("attention of 8 heads of 128 channels in a bucket of {0} rows, no new "
                       "position, {1} pieces of 16 KB that are in the ring",
                       rows, pieces));
+    for (auto [splits, pieces] : {std::pair(2u, 2u), {2u, 8u}, {4u, 8u}, {8u, 8u}})
+      if (rows > 1)
+        addPart(measures, formatv("rows{0}.attention.splits{1}x{2}", rows, splits, pieces / splits),
+                kernel, {.window = splits, .burst = pieces, .walk = 1, .stride = kAttentionParts},
+                {"prepare", "begin", "pieces", "finish", "publish"},
+                formatv("the same of {0} splits side by side, {1} pieces each", splits,
+                        pieces / splits));
     addPart(measures, formatv("rows{0}.attention.new", rows), kernel,
             {.burst = 8, .stride = kAttentionParts},
             {"prepare", "begin", "pieces", "finish", "publish", "append"},

@@ -113,7 +113,7 @@ Error Session::allocate() {
                    "GPU",
                    (kLeastData >> 20) + 1024, *available >> 20);
   const std::pair<Driver::Address *, int64_t> parts[] = {
-      {&step, sizeof(StepDescriptor)},
+      {&step, kSteps * int64_t(sizeof(StepDescriptor))},
       {&jobs, sizeof(Job)},
       {&samples, kMostSamples * int64_t(sizeof(Sample))},
       {&data, bytes},
@@ -124,10 +124,9 @@ Error Session::allocate() {
     *address = *got;
     allocations.push_back(*got);
   }
-  StepDescriptor descriptor = {};
-  descriptor.live_rows = descriptor.sequences = 1;
-  descriptor.seq[0] = {0, 1, 4096}; // so that every SM has a tile of attention
-  if (Error error = driver->copyToDevice(step, &descriptor, sizeof descriptor))
+  StepDescriptor steps[kSteps];
+  describe(steps);
+  if (Error error = driver->copyToDevice(step, steps, sizeof steps))
     return error;
   MEGALITH_TRY(pinned, driver->allocatePinned(sizeof(OneFault), faultOnDevice));
   left = new (*pinned) OneFault;

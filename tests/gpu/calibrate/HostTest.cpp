@@ -67,14 +67,13 @@ struct Bench {
   std::vector<uint32_t> data, words = std::vector<uint32_t>(1 << 18, 0xFFFFFFFF),
                               counters = std::vector<uint32_t>(1 << 12);
   std::vector<Sample> samples = std::vector<Sample>(kSms * kLaunches);
-  StepDescriptor step = {};
+  StepDescriptor steps[kSteps];
   OneFault fault;
 
   explicit Bench(uint32_t pieces) : data(pieces * (kPieceBytes / 4)) {
     for (size_t i = 0; i < data.size(); ++i)
       data[i] = pattern_word(i);
-    step.live_rows = step.sequences = 1;
-    step.seq[0] = {0, 1, 4096};
+    describe(steps);
   }
 
   /// `launches` programmatic launches.
@@ -86,13 +85,13 @@ struct Bench {
       machine.registerBuffer(v.data(), v.size() * sizeof(v[0]), name);
     };
     machine.registerBuffer(&job, sizeof job, "job", host::Access::read);
-    machine.registerBuffer(&step, sizeof step, "step", host::Access::read);
+    machine.registerBuffer(steps, sizeof steps, "step", host::Access::read);
     buffer(samples, "samples");
     buffer(data, "data");
     buffer(words, "words");
     buffer(counters, "counters");
     LaunchArgs args = {};
-    args.step = &step;
+    args.step = steps;
     args.fault = &fault.table;
     void *const buffers[] = {&job, samples.data(), data.data(), words.data(), counters.data()};
     std::copy(std::begin(buffers), std::end(buffers), args.buffer);
@@ -162,6 +161,17 @@ TEST_CASE("every hop brings every word, whoever polls", "[calibrate]") {
         &megalith_kernel_hop_emitted}) {
     check(*kernel, {.rounds = 12, .warmup = 2, .piece = 2048}, 0);
     check(*kernel, {.rounds = 6, .warmup = 2, .window = 3, .piece = kPieceBytes, .burst = 5}, 0);
+  }
+}
+
+TEST_CASE("of a hop as emitted the rest is told, and is less than it", "[calibrate]") {
+  Bench bench(16);
+  REQUIRE(!bench.run(megalith_kernel_hop_emitted, {.rounds = 12, .warmup = 2, .piece = 2048}, 1));
+  for (int sm = 0; sm < kSms; ++sm) {
+    const Sample &sample = bench.samples[size_t(sm)];
+    CHECK(sample.sum[5] > 0);
+    CHECK(sample.sum[6] > 0);
+    CHECK(sample.sum[5] + sample.sum[6] < sample.sum[7]);
   }
 }
 
@@ -255,9 +265,18 @@ TEST_CASE("parts of stages end, and each has its time", "[calibrate]") {
         check(*kernel,
               {.rounds = 3, .warmup = 1, .burst = pieces, .walk = walk, .stride = kAttentionParts},
               0);
-    check(*kernel, {.rounds = 3, .warmup = 1, .stride = kMergeTile}, 0);
+    check(*kernel, {.rounds = 3, .warmup = 1, .burst = 5, .stride = kMergeTile}, 0);
     check(*kernel, {.rounds = 1, .piece = kPieceBytes, .stride = kOpenParts}, 0);
   }
+  for (uint32_t splits : {2u, 4u, 8u})
+    check(megalith_kernel_attention_rows8,
+          {.rounds = 3,
+           .warmup = 1,
+           .window = splits,
+           .burst = 8,
+           .walk = 1,
+           .stride = kAttentionParts},
+          0);
   check(megalith_kernel_stream_rows, {.rounds = 3, .warmup = 1, .stride = kStreamParts, .zeros = 1},
         0);
 }

@@ -10,7 +10,9 @@
 // linear layers; job.window caps the pieces in flight, job.ahead prefetches into L2.
 // Sample: begin and end of the hops on consumer 0; with job.variant sums of the times at which
 // [1] consumer 0 had the words, [2] the epilogue had the chunks, [3] it had published, [4] the
-// poller had the words (only their differences mean anything). [0] ns of the stream beside.
+// poller had the words (only their differences mean anything). [0] ns of the stream beside. As
+// emitted kernels poll, clocks of what a hop is besides: [5] consumer 0 from its words to its chunk
+// sums with the epilogue, [6] the epilogue from there to all stored; [7] of all of consumer 0.
 #pragma once
 
 #include "codegen/device/exchange.cuh"
@@ -247,7 +249,8 @@ template <int Sms, int Width, Polling P, int Copies = 1, int RowCount = 1> struc
     const Column column = dense_column<Layer, Xs>(cta);
     const bool first = cta.role_warp == 0 && cta.lane == 0;
     uint32_t wrong = 0;
-    uint64_t begin = 0, taken = 0;
+    uint64_t begin = 0, taken = 0, multiplied = 0, all = 0;
+    uint32_t round = platform::clock();
     const uint32_t hops = job.warmup + job.rounds;
     // Product `hop` needs the words of the hop before and makes its own; the one past the last
     // hop only takes the words.
@@ -257,13 +260,20 @@ template <int Sms, int Width, Polling P, int Copies = 1, int RowCount = 1> struc
         if (job.variant && hop > job.warmup)
           taken += platform::now_ns();
         if (hop == job.warmup) {
+          multiplied = all = 0;
+          round = platform::clock();
           begin = platform::now_ns();
           if (first)
             platform::st_shared(cta.smem + kDone, uint32_t{1});
         }
       }
+      const uint32_t there = platform::clock();
       if (hop < hops)
         wrong += multiply(cta, job, column, hop);
+      const uint32_t now = platform::clock();
+      multiplied += now - there;
+      all += now - round;
+      round = now;
       if (hop > 0)
         wrong += check_words(cta, hop - 1);
       if (!kAlone)
@@ -278,19 +288,24 @@ template <int Sms, int Width, Polling P, int Copies = 1, int RowCount = 1> struc
       report(cta, &sample_of(cta)->begin, begin);
       report(cta, &sample_of(cta)->end, end);
       report(cta, &sample_of(cta)->sum[1], taken);
+      if (kEmitted) {
+        report(cta, &sample_of(cta)->sum[5], multiplied);
+        report(cta, &sample_of(cta)->sum[7], all);
+      }
     }
     report_wrong(cta, wrong);
   }
 
   static MEGALITH_DEVICE void epilogue(Cta &cta) {
     const Job job = job_of(cta);
-    uint64_t summed = 0, published = 0;
+    uint64_t summed = 0, published = 0, clocks = 0;
     cta.at[x_free::kId] = 1; // as the poller's
     for (uint32_t hop = 0; hop < job.warmup + job.rounds; ++hop) {
       const int place = wait<p_full>(cta);
       const bool stamp = job.variant && hop >= job.warmup;
       if (stamp)
         summed += platform::now_ns();
+      const uint32_t there = platform::clock();
       const Fragment sum = sum_chunks<Parts>(cta, place);
       release<p_free>(cta);
       const uint32_t made = pair_word(sum.v[0], sum.v[2]) & job.mask;
@@ -298,6 +313,8 @@ template <int Sms, int Width, Polling P, int Copies = 1, int RowCount = 1> struc
         const int at = cta.sm * kShare + i % kShare;
         publish<words>(cta, hop * Copies * RowCount + i / kShare, at, hop_word(hop, at) ^ made);
       }
+      if (hop >= job.warmup)
+        clocks += platform::clock() - there;
       if (stamp)
         published += platform::now_ns();
       if (kHint) {
@@ -316,6 +333,8 @@ template <int Sms, int Width, Polling P, int Copies = 1, int RowCount = 1> struc
     }
     report(cta, &sample_of(cta)->sum[2], summed);
     report(cta, &sample_of(cta)->sum[3], published);
+    if (kEmitted)
+      report(cta, &sample_of(cta)->sum[6], clocks);
   }
 
   static MEGALITH_DEVICE void run(const LaunchArgs &args) {

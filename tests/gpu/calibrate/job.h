@@ -10,6 +10,20 @@ namespace megalith::calibrate {
 
 enum Slot { kJob, kSamples, kData, kWords, kCounters };
 
+/// Steps of attention, one behind the other: of one sequence, and of eight, each of one row behind
+/// 4,096 positions.
+enum Step { kOneRow, kEightRows, kSteps };
+#if !defined(__CUDACC__)
+inline void describe(StepDescriptor (&steps)[kSteps]) {
+  for (int of = 0; of < kSteps; ++of) {
+    StepDescriptor &step = steps[of] = {};
+    step.live_rows = step.sequences = of == kOneRow ? 1 : 8;
+    for (int32_t s = 0; s < step.sequences; ++s)
+      step.seq[s] = {s, 1, 4096};
+  }
+}
+#endif
+
 /// Which pieces of the data an SM takes, round by round.
 enum Walk : uint32_t {
   kInTurn,  ///< SM after SM, on through the data: what a dense layer's stream does
@@ -33,7 +47,7 @@ enum TimedPart : uint32_t {
   kEntryParts,     ///< an expert's entry of the table, its column and a piece; the piece alone
   kMergeTile,      ///< splits: the epilogue's
   kAttentionParts, ///< prepare, begin, job.burst pieces, tail and finish, publish, append;
-                   ///< job.walk: no new position
+                   ///< job.walk: no new position; job.window: splits side by side, of many rows
   kOpenParts,      ///< once a launch, before the first tile: consumers, poller, producer; then
                    ///< consumers before their next one
   kStreamParts,    ///< of a row of the stream: its words, its branch's, joined and normed; normed

@@ -224,8 +224,12 @@ struct AttentionParts {
   using Opening = Attention<Config, 1, QHeads, KvHeads, HeadDim, HeadDim, MergeTiles_,
                             QkNorm::weighted, 1e-6f, 0.088f, kPool, kData, kData, kData>;
   using S = AttentionShape<Base>;
-  static constexpr int kSlots = 4;
-  using ring = Ring<0, kSlots, S::kPieceBytes>;
+  /// A slot for each warp, so that none waits for what another one holds; all have the same bytes.
+  static constexpr int kSlots = kConsumerWarps;
+  struct ring : Ring<0, kSlots, S::kPieceBytes> {
+    static constexpr uint32_t kBytes = S::kPieceBytes;
+    static MEGALITH_DEVICE unsigned char *slot(const Cta &cta, int) { return cta.smem; }
+  };
   struct attention : Base {
     using QkvIn = SlottedRows<ring::kBytes, RowCount, S::kQkvRow, 1>;
     using Query = SlottedRows<QkvIn::kOffset + QkvIn::kBytes, S::kQueryRows, S::kQueryStride>;
@@ -243,9 +247,10 @@ struct AttentionParts {
   struct w_full : MbarrierEdge<0, kBars, kSlots, 1> {
     static constexpr char kName[] = "w_full";
   };
-  struct w_free : MbarrierEdge<1, kBars + 32, kSlots, 8> {
+  struct w_free : MbarrierEdge<1, kBars + 8 * kSlots, kSlots, 8> {
     static constexpr char kName[] = "w_free";
   };
+  static_assert(16 * kSlots <= 128);
   struct partials_words : EpochEdge<2, partials> {
     static constexpr char kName[] = "partials_words";
   };
@@ -253,12 +258,18 @@ struct AttentionParts {
     static constexpr char kName[] = "attn_words";
   };
 
-  /// The last split of a sequence: job.burst whole pieces, and one new position unless job.walk.
+  /// The last splits of a sequence, job.window of them or one: of all job.burst whole pieces, and
+  /// one new position unless job.walk.
   static MEGALITH_DEVICE AttentionTile tile_of(const Cta &cta, const Job &job) {
     AttentionTile tile = {};
     tile.kv_head = cta.sm % KvHeads;
     tile.split = cta.sm / KvHeads % kMaxSplits;
     tile.full_units = S::kPieceUnits * static_cast<int>(job.burst);
+    if (RowCount > 1 && job.window > 1) {
+      tile.split = 0;
+      tile.splits = static_cast<int>(job.window);
+      tile.split_units = tile.full_units / tile.splits;
+    }
     tile.tail_units = job.walk ? 0 : 1;
     tile.start = kUnitPositions * tile.full_units;
     tile.end = tile.start + tile.tail_units;
@@ -306,7 +317,8 @@ struct AttentionParts {
   static MEGALITH_DEVICE void epilogue(Cta &cta, const Job &job) {
     if (job.stride != kMergeTile)
       return;
-    const MergeTile tile = {.number = 0, .row = 0, .q_head = 0, .channel = 0, .splits = 32};
+    const MergeTile tile = {
+        .number = 0, .row = 0, .q_head = 0, .channel = 0, .splits = static_cast<int>(job.burst)};
     time_parts(cta, job, true, [&](uint32_t, Clocks &clocks) {
       clocks.start();
       merge_splits<attention, attn_words>(cta, tile, 0);
@@ -365,6 +377,7 @@ struct AttentionParts {
 
   static MEGALITH_DEVICE void run(const LaunchArgs &given) {
     LaunchArgs args = given;
+    args.step += RowCount > 1 ? kEightRows : kOneRow;
     args.page_table = static_cast<const int32_t *>(given.buffer[kZeros]);
     Cta cta(args);
     cta.live = (1u << RowCount) - 1;
