@@ -110,32 +110,53 @@ MEGALITH_DEVICE AttentionConstants<C> attention_constants(const Cta &cta) {
 
 namespace detail {
 
-/// One warp: x[i] = channel 32 i + lane of the head at `source`, normed, rotated, each rounded.
-template <class C, class Cta>
-MEGALITH_DEVICE void load_head(const Cta &cta, const unsigned char *source,
-                               const float (&gain)[AttentionShape<C>::kPerLane],
-                               const Rotation<C::kRopeDim> &rotation,
-                               float (&x)[AttentionShape<C>::kPerLane]) {
+/// One warp: x[h][i] = channel 32 i + lane of the head at source[h], normed, rotated, each rounded;
+/// of one head, or of a query and a key whose latencies overlap.
+template <class C, int Heads, class Cta>
+MEGALITH_DEVICE void load_heads(const Cta &cta, const unsigned char *const (&source)[Heads],
+                                const float (&gain)[Heads][AttentionShape<C>::kPerLane],
+                                const Rotation<C::kRopeDim> &rotation,
+                                float (&x)[Heads][AttentionShape<C>::kPerLane]) {
+  static_assert(Heads == 1 || Heads == 2);
   constexpr int kPerLane = AttentionShape<C>::kPerLane;
   MEGALITH_UNROLL_ALL
-  for (int i = 0; i < kPerLane; ++i)
-    x[i] = to_float(platform::ld_shared<bf16>(source + 2 * (32 * i + cta.lane)));
-  if constexpr (C::kQkNorm != QkNorm::none) {
-    float sum = 0;
+  for (int h = 0; h < Heads; ++h) {
     MEGALITH_UNROLL_ALL
     for (int i = 0; i < kPerLane; ++i)
-      sum = platform::fmaf_(x[i], x[i], sum);
-    for (int mask = 16; mask > 0; mask /= 2)
-      sum += platform::shfl_xor(sum, mask);
-    const float scale = platform::rsqrtf_(platform::fmaf_(sum, 1.0f / C::kHeadDim, C::kQkNormEps));
+      x[h][i] = to_float(platform::ld_shared<bf16>(source[h] + 2 * (32 * i + cta.lane)));
+  }
+  if constexpr (C::kQkNorm != QkNorm::none) {
+    float sum[Heads] = {};
     MEGALITH_UNROLL_ALL
-    for (int i = 0; i < kPerLane; ++i) {
-      const float normed = x[i] * scale;
-      x[i] = round16(C::kQkNorm == QkNorm::weighted ? normed * gain[i] : normed);
+    for (int h = 0; h < Heads; ++h) {
+      MEGALITH_UNROLL_ALL
+      for (int i = 0; i < kPerLane; ++i)
+        sum[h] = platform::fmaf_(x[h][i], x[h][i], sum[h]);
+    }
+    MEGALITH_UNROLL_ALL
+    for (int mask = 16; mask > 0; mask /= 2) {
+      MEGALITH_UNROLL_ALL
+      for (int h = 0; h < Heads; ++h)
+        sum[h] += platform::shfl_xor(sum[h], mask);
+    }
+    // One root for both: the upper lanes take the second head's.
+    const float mine = cta.lane < 16 ? sum[0] : sum[Heads - 1];
+    const float scale = platform::rsqrtf_(platform::fmaf_(mine, 1.0f / C::kHeadDim, C::kQkNormEps));
+    MEGALITH_UNROLL_ALL
+    for (int h = 0; h < Heads; ++h) {
+      const float factor = Heads == 1 ? scale : platform::shfl(scale, 16 * h);
+      MEGALITH_UNROLL_ALL
+      for (int i = 0; i < kPerLane; ++i) {
+        const float normed = x[h][i] * factor;
+        x[h][i] = round16(C::kQkNorm == QkNorm::weighted ? normed * gain[h][i] : normed);
+      }
     }
   }
-  if constexpr (C::kRopeDim > 0)
-    rotate_head<C::kRopeDim>(x, rotation);
+  if constexpr (C::kRopeDim > 0) {
+    MEGALITH_UNROLL_ALL
+    for (int h = 0; h < Heads; ++h)
+      rotate_head<C::kRopeDim>(x[h], rotation);
+  }
 }
 
 /// Clears the bf16 of keys `key` (low half) and `key + 1` (high half) unless they are below `old`.
@@ -187,6 +208,30 @@ MEGALITH_DEVICE void put_position(unsigned char *unit, int key, int c, float k, 
   }
 }
 
+/// One warp: a head as load_head leaves it becomes query row i.
+template <class C, class Cta>
+MEGALITH_DEVICE void put_query(const Cta &cta, int i,
+                               const float (&x)[AttentionShape<C>::kPerLane]) {
+  unsigned char *query = C::Query::row(cta, 0, i);
+  MEGALITH_UNROLL_ALL
+  for (int j = 0; j < AttentionShape<C>::kPerLane; ++j)
+    platform::st_shared(query + 2 * (32 * j + cta.lane), r16(x[j]));
+}
+
+/// One warp: likewise key `key` of the tail, with the value at `value`.
+template <class C, class Cta>
+MEGALITH_DEVICE void put_key(const Cta &cta, int key, const unsigned char *value,
+                             const float (&x)[AttentionShape<C>::kPerLane],
+                             const AttentionConstants<C> &constants) {
+  unsigned char *unit = C::Tail::row(cta, 0, key / kUnitPositions);
+  MEGALITH_UNROLL_ALL
+  for (int j = 0; j < AttentionShape<C>::kPerLane; ++j) {
+    const int c = 32 * j + cta.lane;
+    put_position<C>(unit, key % kUnitPositions, c, x[j], platform::ld_shared<bf16>(value + 2 * c),
+                    constants);
+  }
+}
+
 /// Query vectors that a tile brings; a tile that goes on has those of the one before.
 template <class C> MEGALITH_DEVICE int new_queries(const AttentionTile &tile) {
   return tile.goes_on ? 0 : tile.rows * AttentionShape<C>::kGroup;
@@ -209,6 +254,30 @@ template <class C> MEGALITH_DEVICE Head head_of(const AttentionTile &tile, int i
                  : Head{true, tile.first_new() + key - tile.start, kGroup};
 }
 
+/// attention_begin of a single row whose heads have a warp each. The tile with the new key is the
+/// last to be done, so the norm of the key does not come after that of a query: all warps compute
+/// it beside theirs, whether there is one or not, and warp 0 keeps it.
+template <class C, class Cta>
+MEGALITH_DEVICE void begin_row(const Cta &cta, const AttentionTile &tile, int slot,
+                               const AttentionConstants<C> &constants,
+                               const AttentionState<C> &state) {
+  using S = AttentionShape<C>;
+  const unsigned char *words = C::QkvIn::row(cta, slot, 0);
+  constexpr int kLast = S::kGroup - 1; // warps without a head repeat it
+  const int head = cta.role_warp < kLast ? cta.role_warp : kLast;
+  float gain[2][S::kPerLane], x[2][S::kPerLane];
+  MEGALITH_UNROLL_ALL
+  for (int j = 0; j < S::kPerLane; ++j)
+    gain[0][j] = constants.q_gain[j], gain[1][j] = constants.k_gain[j];
+  load_heads<C, 2>(cta, {words + head * S::kDim * 2, words + S::kGroup * S::kDim * 2}, gain,
+                   state.rotation, x);
+  if (!tile.goes_on && cta.role_warp <= kLast)
+    put_query<C>(cta, head, x[0]);
+  if (new_keys(tile) > 0 && cta.role_warp == 0)
+    put_key<C>(cta, tile.start - tile.tail_first(), words + (S::kGroup + 1) * S::kDim * 2, x[1],
+               constants);
+}
+
 } // namespace detail
 
 /// Consumer: all of a tile that needs no words of launch n-1. The tail units get their positions
@@ -223,7 +292,9 @@ MEGALITH_DEVICE void attention_prepare(const Cta &cta, const AttentionTile &tile
     state.key_scale = constants.key_scale;
     state.value_scale = constants.value_scale;
   }
-  if (cta.role_warp < detail::new_queries<C>(tile) + detail::new_keys(tile))
+  if (C::kRows == 1) // all heads are of one position
+    state.rotation.turn_to(tile.start, constants.frequency);
+  else if (cta.role_warp < detail::new_queries<C>(tile) + detail::new_keys(tile))
     state.rotation.turn_to(tile.start + detail::head_of<C>(tile, cta.role_warp).row,
                            constants.frequency);
   consumer_sync(); // all warps are done with the previous tile's q rows, tail and records
@@ -255,30 +326,25 @@ MEGALITH_DEVICE void attention_begin(const Cta &cta, const AttentionTile &tile, 
   const int heads = detail::new_queries<C>(tile) + detail::new_keys(tile);
   if (heads == 0)
     return; // the queries are there
-  for (int i = cta.role_warp; i < heads; i += kConsumerWarps) {
-    const detail::Head at = detail::head_of<C>(tile, i);
-    const int position = tile.start + at.row;
-    state.rotation.turn_to(position, constants.frequency);
-    const unsigned char *source = C::QkvIn::row(cta, slot, at.row) + at.head * S::kDim * 2;
-    float gain[S::kPerLane], x[S::kPerLane];
-    MEGALITH_UNROLL_ALL
-    for (int j = 0; j < S::kPerLane; ++j)
-      gain[j] = at.is_key ? constants.k_gain[j] : constants.q_gain[j];
-    detail::load_head<C>(cta, source, gain, state.rotation, x);
-    if (!at.is_key) {
-      unsigned char *query = C::Query::row(cta, 0, i);
+  if constexpr (C::kRows == 1 && S::kGroup <= kConsumerWarps) {
+    detail::begin_row<C>(cta, tile, slot, constants, state);
+  } else {
+    for (int i = cta.role_warp; i < heads; i += kConsumerWarps) {
+      const detail::Head at = detail::head_of<C>(tile, i);
+      const int position = tile.start + at.row;
+      if constexpr (C::kRows > 1)
+        state.rotation.turn_to(position, constants.frequency);
+      const unsigned char *source = C::QkvIn::row(cta, slot, at.row) + at.head * S::kDim * 2;
+      float gain[1][S::kPerLane], x[1][S::kPerLane];
       MEGALITH_UNROLL_ALL
       for (int j = 0; j < S::kPerLane; ++j)
-        platform::st_shared(query + 2 * (32 * j + cta.lane), r16(x[j]));
-    } else {
-      const int key = position - tile.tail_first();
-      unsigned char *unit = C::Tail::row(cta, 0, key / kUnitPositions);
-      MEGALITH_UNROLL_ALL
-      for (int j = 0; j < S::kPerLane; ++j) {
-        const int c = 32 * j + cta.lane;
-        const auto value = platform::ld_shared<bf16>(source + S::kDim * 2 + 2 * c);
-        detail::put_position<C>(unit, key % kUnitPositions, c, x[j], value, constants);
-      }
+        gain[0][j] = at.is_key ? constants.k_gain[j] : constants.q_gain[j];
+      detail::load_heads<C, 1>(cta, {source}, gain, state.rotation, x);
+      if (!at.is_key)
+        detail::put_query<C>(cta, i, x[0]);
+      else
+        detail::put_key<C>(cta, position - tile.tail_first(), source + S::kDim * 2, x[0],
+                           constants);
     }
   }
   consumer_sync();

@@ -109,29 +109,31 @@ MEGALITH_DEVICE void gather_words(const Cta &cta, int count, const uint32_t *bas
       [](const u32x4 &v) { return !E::kIsProof || detail::arrived(v); }, take);
 }
 
-/// Gathers `count` epoch words of this launch that lie one after another from `base`.
-template <class E, int Batch, class Cta, class Take>
+/// Gathers `count` epoch words of this launch that lie one after another from `base`, of `Most`
+/// that have their place there: a lane reads all its items of a batch, those behind the last too.
+template <class E, int Batch, int Most, class Cta, class Take>
 MEGALITH_DEVICE void gather_epochs(const Cta &cta, int count, const U128 *base, Take take) {
+  static_assert(Most % 32 == 0 && 32 * Batch <= Most);
   const uint32_t epoch = epoch_of(cta);
   platform::mark<platform::verb::Poll, E>();
   MEGALITH_UNROLL(1)
   for (int batch = 0; batch < count; batch += 32 * Batch) {
-    const int left = count - batch - cta.lane; // item j of this lane is there if left > 32 j
-    const U128 *words = base + batch + cta.lane;
+    // The last batch overlaps the one before rather than reach beyond the place.
+    const int first = (batch < Most - 32 * Batch ? batch : Most - 32 * Batch) + cta.lane;
+    const int left = count - first; // item j of this lane is there if left > 32 j
+    const U128 *words = base + first;
     U128 value[Batch];
     Patience patience;
     MEGALITH_UNROLL(1)
     for (uint32_t sweep = 1;; ++sweep) {
-      // Unconditional: behind a branch each load waits for the one before. Where a lane has no item
-      // it reads item 0, which must be there as well.
+      // Unconditional: behind a branch each load waits for the one before.
       MEGALITH_UNROLL_ALL
       for (int j = 0; j < Batch; ++j)
-        value[j] =
-            platform::ld_relaxed<platform::Scope::gpu, U128>(left > 32 * j ? words + 32 * j : base);
+        value[j] = platform::ld_relaxed<platform::Scope::gpu, U128>(words + 32 * j);
       uint32_t wrong = 0;
       MEGALITH_UNROLL_ALL
       for (int j = 0; j < Batch; ++j)
-        wrong |= E::kIsProof ? value[j].w ^ epoch : 0;
+        wrong |= E::kIsProof && left > 32 * j ? value[j].w ^ epoch : 0;
       if (platform::all_sync(wrong == 0))
         break;
       if (wrong != 0) {
@@ -148,7 +150,7 @@ MEGALITH_DEVICE void gather_epochs(const Cta &cta, int count, const U128 *base, 
     MEGALITH_UNROLL_ALL
     for (int j = 0; j < Batch; ++j)
       if (left > 32 * j)
-        take(batch + cta.lane + 32 * j, value[j]);
+        take(first + 32 * j, value[j]);
   }
   platform::mark_end();
 }

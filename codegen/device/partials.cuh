@@ -10,6 +10,15 @@
 
 namespace megalith {
 
+namespace detail {
+/// Chunks of a tile of one split that have keys; a pair of units each, or several.
+template <class C>
+MEGALITH_DEVICE int chunks_with_keys(const AttentionTile &tile, const WarpShare &share) {
+  const int pairs = (tile.full_units + tile.tail_units + 1) / 2;
+  return pairs < share.chunks ? pairs : share.chunks;
+}
+} // namespace detail
+
 /// Consumer: leaves what the warp found in round `round` in C::Apart. Returns when all warps have;
 /// a round behind the tile's last query vector has nothing.
 template <class C, class Cta>
@@ -17,7 +26,10 @@ MEGALITH_DEVICE void attention_finish(const Cta &cta, const AttentionTile &tile,
                                       const AttentionState<C> &state, int round = 0) {
   using S = AttentionShape<C>;
   const int vectors = tile.rows * S::kGroup, g = cta.lane / 4, t = cta.lane % 4;
-  const bool has_share = state.share.chunk < state.share.chunks;
+  const bool has_splits = C::kRows > 1 && tile.splits > 1;
+  const bool has_share =
+      state.share.chunk <
+      (has_splits ? state.share.chunks : detail::chunks_with_keys<C>(tile, state.share));
   if (round > 0 && vectors <= 64 * round)
     return;
   if (round > 0)
@@ -32,7 +44,8 @@ MEGALITH_DEVICE void attention_finish(const Cta &cta, const AttentionTile &tile,
     if (has_share && 8 * (8 * round + state.share.column) + column < vectors) {
       unsigned char *record = apart_record<C>(cta, cta.role_warp, column);
       if (g == 0) {
-        platform::st_shared(record, state.m[round][e]);
+        if constexpr (!C::kBounded)
+          platform::st_shared(record, state.m[round][e]);
         platform::st_shared(record + 4, l);
       }
       MEGALITH_UNROLL_ALL
@@ -59,7 +72,8 @@ MEGALITH_DEVICE void publish_partials(const Cta &cta, const AttentionTile &tile,
   const WarpShare &share = state.share;
   const bool has_splits = C::kRows > 1 && tile.splits > 1;
   // Of several splits, the chunks behind `warps` have no keys.
-  const int vectors = tile.rows * S::kGroup, chunks = has_splits ? share.warps : share.chunks;
+  const int vectors = tile.rows * S::kGroup;
+  const int chunks = has_splits ? share.warps : detail::chunks_with_keys<C>(tile, share);
   const int end = S::kRounds == 1 || vectors < 64 * (round + 1) ? vectors : 64 * (round + 1);
   int split = 0;
   platform::mark<platform::verb::Publish, E>();
@@ -68,15 +82,17 @@ MEGALITH_DEVICE void publish_partials(const Cta &cta, const AttentionTile &tile,
     const int first = has_splits ? split * share.warps : v / 8 % 8; // warp of chunk 0
     const unsigned char *records = apart_record<C>(cta, first, v % 8);
     const int stride = share.columns * S::kColumns * S::kRecordBytes;
-    float weight[kMost], most = kNoScore;
-    MEGALITH_UNROLL_ALL
-    for (int c = 0; c < kMost; ++c) {
-      weight[c] = c < chunks ? platform::ld_shared<float>(records + c * stride) : kNoScore;
-      most = platform::fmaxf_(most, weight[c]);
+    float weight[kMost], most = C::kBounded ? 0.0f : kNoScore;
+    if constexpr (!C::kBounded) {
+      MEGALITH_UNROLL_ALL
+      for (int c = 0; c < kMost; ++c) {
+        weight[c] = c < chunks ? platform::ld_shared<float>(records + c * stride) : kNoScore;
+        most = platform::fmaxf_(most, weight[c]);
+      }
+      MEGALITH_UNROLL_ALL
+      for (int c = 0; c < kMost; ++c)
+        weight[c] = platform::exp2f_(weight[c] - most);
     }
-    MEGALITH_UNROLL_ALL
-    for (int c = 0; c < kMost; ++c)
-      weight[c] = platform::exp2f_(weight[c] - most);
     const int row = tile.first_row + v / S::kGroup;
     const int head = tile.kv_head * S::kGroup + v % S::kGroup;
     const int record =
@@ -87,18 +103,47 @@ MEGALITH_DEVICE void publish_partials(const Cta &cta, const AttentionTile &tile,
       const int part = (base + cta.lane) / S::kPartWords, word = (base + cta.lane) % S::kPartWords;
       if (base + cta.lane < kWords) {
         float x[kEpochPayload] = {};
-        MEGALITH_UNROLL_ALL
-        for (int e = 0; e < kEpochPayload; ++e) {
-          const int at = word * kEpochPayload + e; // float of the part's record
-          const unsigned char *source = records + 4 * (at < 2 ? at : part * S::kPartDim + at);
-          if (at < S::kPartDim + 2) {
+        // Float e of the word in the record of chunk c.
+        const auto at = [&](int e, int c) {
+          const int i = word * kEpochPayload + e;
+          return records + c * stride + 4 * (i < 2 ? i : part * S::kPartDim + i);
+        };
+        if constexpr (C::kRows == 1 && S::kVectors <= 8) {
+          // All warps have records of the column, so loads need no condition: they are under way
+          // together.
+          constexpr int kAtOnce = C::kBounded ? 4 : kMost;
+          MEGALITH_UNROLL(1)
+          for (int first = 0; first < chunks; first += kAtOnce) {
+            float value[kAtOnce][kEpochPayload];
+            MEGALITH_UNROLL_ALL
+            for (int c = 0; c < kAtOnce; ++c) {
+              MEGALITH_UNROLL_ALL
+              for (int e = 0; e < kEpochPayload; ++e)
+                value[c][e] = platform::ld_shared<float>(at(e, first + c));
+            }
+            MEGALITH_UNROLL_ALL
+            for (int c = 0; c < kAtOnce; ++c) {
+              MEGALITH_UNROLL_ALL
+              for (int e = 0; e < kEpochPayload; ++e)
+                if (first + c < chunks)
+                  x[e] = C::kBounded ? x[e] + value[c][e]
+                                     : platform::fmaf_(weight[c], value[c][e], x[e]);
+            }
+          }
+        } else {
+          MEGALITH_UNROLL_ALL
+          for (int e = 0; e < kEpochPayload; ++e) {
             MEGALITH_UNROLL_ALL
             for (int c = 0; c < kMost; ++c)
               if (c < chunks)
-                x[e] = platform::fmaf_(weight[c], platform::ld_shared<float>(source + c * stride),
-                                       x[e]);
+                x[e] = platform::fmaf_(C::kBounded ? 1.0f : weight[c],
+                                       platform::ld_shared<float>(at(e, c)), x[e]);
           }
         }
+        MEGALITH_UNROLL_ALL
+        for (int e = 0; e < kEpochPayload; ++e)
+          if (word * kEpochPayload + e >= S::kPartDim + 2)
+            x[e] = 0; // padding
         if (word == 0)
           x[0] = most;
         publish_epoch<E>(cta, record + part * kMaxSplits * S::kPartWords + word,

@@ -226,6 +226,8 @@ template <class C> struct AttentionTiles {
 
   /// Moves to the next tile; false, with `tile` untouched, after the last.
   MEGALITH_PURE bool next(AttentionTile &tile) {
+    if constexpr (C::kRows == 1)
+      return next_of_row(tile);
     at += stride;
     MEGALITH_ROLLED
     while (at >= end) {
@@ -274,6 +276,21 @@ private:
     return warps == 1 ? 8 : warps == 2 ? 4 : 2;
   }
 
+  /// `next` for one row, whose step waits for nothing longer than for this code: no loop over
+  /// sequences and no division but by constants. There is one sequence at most, of one row.
+  MEGALITH_PURE bool next_of_row(AttentionTile &tile) {
+    const int number = ++last * C::kSms + sm, split = number / C::kKvHeads;
+    if (split >= kMaxSplits || step.sequences < 1)
+      return false;
+    const SequenceEntry row = {0, 1, step.seq[0].start};
+    const int keys = step.seq[0].rows > 0 ? visible_keys(row, window_of<C>()) : 0;
+    if (split * split_length(keys) >= keys)
+      return false;
+    tile = attention_tile(row, 0, number % C::kKvHeads, split, window_of<C>());
+    tile.goes_on = last > 0 && C::kSms % C::kKvHeads == 0;
+    return true;
+  }
+
   MEGALITH_PURE int split_count_of(int s) const {
     if constexpr (C::kRows > 1)
       return counts.of(s);
@@ -294,7 +311,7 @@ private:
   int seq;                 // sequence of the last tile returned
   int at;                  // its number in that sequence, of several the last's
   int end;                 // tiles of that sequence, or of it on this SM
-  int last;                // sequence and KV head of the last tile
+  int last;                // sequence and KV head of the last tile; of one row, its place here
 };
 
 /// One merge tile: the splits of (row, query head) become channels [channel, channel +

@@ -62,7 +62,7 @@ template <int Sms, int Width, int RowCount, int MostRows> struct Sweep {
     const auto count = static_cast<int>(32 * job.burst);
     const uint32_t place = mix(round * Sms + cta.sm) & (RowCount - 1);
     cta.n = ~uint64_t{0};
-    gather_epochs<epochs, 12>(
+    gather_epochs<epochs, 12, 384>(
         cta, count, static_cast<const U128 *>(cta.args.buffer[kWords]) + place * count,
         [&](int i, const U128 &v) { platform::st_shared(cta.smem + 16 * i, v); });
     platform::warp_sync();
