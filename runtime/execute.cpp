@@ -478,6 +478,21 @@ llvm::Error Executor::writeBuffer(llvm::StringRef name, std::span<const unsigned
   return backend.write(*address, bytes.data(), int64_t(bytes.size()));
 }
 
+llvm::Expected<std::vector<unsigned char>> Executor::readVector(llvm::StringRef name,
+                                                                int64_t layer) {
+  const Weight *weight = plan.weight(name);
+  if (!weight || weight->form != WeightForm::Vector)
+    return problem("the plan has no vector '{0}'", name);
+  auto it = addresses.find(key(plan, name, layer));
+  if (it == addresses.end())
+    return problem("vector '{0}' of layer {1} is not set up: none of the launches binds it", name,
+                   layer);
+  std::vector<unsigned char> bytes(size_t(weight->k * elementBytes(weight->element)));
+  if (auto error = backend.read(bytes.data(), it->second, int64_t(bytes.size())))
+    return error;
+  return bytes;
+}
+
 llvm::Error Executor::resetBuffer(llvm::StringRef name) {
   const Buffer *buffer = plan.buffer(name);
   if (!buffer)

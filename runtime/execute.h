@@ -119,6 +119,8 @@ public:
   /// Writes one set from its start, e.g. crossing words for a launch that runs alone.
   llvm::Error writeBuffer(llvm::StringRef name, std::span<const unsigned char> bytes,
                           int64_t layer = 0, int64_t set = 0);
+  /// Reads a weight of form `vector` of `layer` back: its k elements.
+  llvm::Expected<std::vector<unsigned char>> readVector(llvm::StringRef name, int64_t layer = 0);
   /// Fills every set of a buffer as its init says (empty, poison, zero).
   llvm::Error resetBuffer(llvm::StringRef name);
 

@@ -172,6 +172,20 @@ TEST_CASE("sets and KV can be written and read back") {
              Contains("is not set up"));
 }
 
+TEST_CASE("vectors are read back as they were packed") {
+  RecordingBackend backend;
+  auto executor = make(backend);
+  auto bytes = executor->readVector("norm", 1);
+  REQUIRE(bool(bytes));
+  CHECK(bytes->size() == 256);
+  CHECK((*bytes)[0] + 256 * (*bytes)[1] == 0x3F80); // 1 and nothing
+  CHECK_THAT(llvm::toString(executor->readVector("qkv", 1).takeError()),
+             Contains("no vector 'qkv'"));
+  CHECK_THAT(llvm::toString(executor->readVector("nothing").takeError()), Contains("no vector"));
+  CHECK_THAT(llvm::toString(executor->readVector("norm", 7).takeError()),
+             Contains("is not set up"));
+}
+
 TEST_CASE("a deadline names the edge, and the context is not used again") {
   RecordingBackend backend;
   auto executor = make(backend, {.launchBase = 10});

@@ -76,6 +76,19 @@ TEST_CASE("different experts of all rows; the lower index wins among equals") {
   CHECK(distinctExperts(std::vector<float>{1, 4, 3, 2}, 4, 2) == 2);
   CHECK(distinctExperts(std::vector<float>{1, 4, 3, 2, /*row*/ 9, 8, 1, 0}, 4, 2) == 3);
   CHECK(distinctExperts(std::vector<float>{5, 5, 5, 5, /*row*/ 7, 7, 7, 7}, 4, 2) == 2);
+  CHECK(distinctExperts(std::vector<float>{NAN, 5, NAN, 6, /*row*/ NAN, 7, 7, NAN}, 4, 2) == 3);
+}
+
+TEST_CASE("experts by biased scores: sigmoid, then the bias") {
+  const std::vector<float> logits = {3, 2, 1, 0, /*row*/ 0, 1, 2, 3};
+  CHECK(distinctExperts(logits, 4, 2) == 4);
+  CHECK(distinctExperts(logits, 4, 2, std::vector<float>{0, 0, 0, 0}) == 4);
+  // Scores differ by at most one, so who is ahead by more is everybody's choice.
+  CHECK(distinctExperts(logits, 4, 2, std::vector<float>{0, 1, 1, 0}) == 2);
+  // A bias on logits would change nothing here; on scores of 0.95 and 0.88 it does.
+  CHECK(distinctExperts(std::vector<float>{3, 2}, 2, 1, std::vector<float>{0, 0.1f}) == 1);
+  CHECK(distinctExperts(std::vector<float>{3, 2, /*row*/ 3, -9}, 2, 1,
+                        std::vector<float>{0, 0.1f}) == 2);
 }
 
 TEST_CASE("sequences keep the step's preconditions, with or without shared histories") {

@@ -18,7 +18,8 @@ using namespace megalith::runtime;
 namespace megalith::bench {
 
 // Names that every plan has (docs/kernel-contract.md section 7).
-constexpr const char *kRouterLogits = "logits", *kActivations = "act", *kOutput = "out";
+constexpr const char *kRouterLogits = "logits", *kActivations = "act", *kOutput = "out",
+                     *kRouterBias = "router_bias"; // only where a bias chooses
 
 /// Takes an error out of a function of Expected<T>.
 #define MEGALITH_TRY(variable, expression)                                                         \
@@ -122,7 +123,14 @@ Error Timing::begin() {
   return executor.setStep(sequences);
 }
 
-/// Runs a step launch by launch and reads which experts its rows chose.
+/// fp32 values of bytes.
+static std::vector<float> floats(const std::vector<unsigned char> &bytes) {
+  std::vector<float> values(bytes.size() / 4);
+  std::memcpy(values.data(), bytes.data(), 4 * values.size());
+  return values;
+}
+
+/// Runs a step launch by launch and finds which experts its rows chose.
 Error Timing::route(Cell &cell) {
   const Plan &plan = executor.getPlan();
   if (!executor.hasAdvance())
@@ -149,10 +157,17 @@ Error Timing::route(Cell &cell) {
     MEGALITH_TRY(bytes,
                  executor.readBuffer(kRouterLogits, launch.layer,
                                      int64_t(executor.launchNumber(i) % uint64_t(router->sets))));
-    std::vector<float> values(bytes->size() / 4);
-    std::memcpy(values.data(), bytes->data(), bytes->size());
+    std::vector<float> bias;
+    if (plan.weight(kRouterBias)) {
+      MEGALITH_TRY(vector, executor.readVector(kRouterBias, launch.layer));
+      bias = floats(*vector);
+      if (int64_t(bias.size()) != experts)
+        return problem("weight '{0}': expected {1} fp32 values, one an expert, but got {2}",
+                       kRouterBias, experts, bias.size());
+    }
     // Dead rows choose nothing; here all rows live.
-    cell.activeExperts[size_t(launch.layer)] = distinctExperts(values, experts, chosen);
+    cell.activeExperts[size_t(launch.layer)] =
+        distinctExperts(floats(*bytes), experts, chosen, bias);
   }
   if (Error error = executor.finishStep())
     return error;

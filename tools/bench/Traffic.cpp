@@ -3,6 +3,7 @@
 #include "tools/bench/Traffic.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <set>
 
@@ -81,14 +82,21 @@ Traffic stepTraffic(const Plan &plan, std::span<const int64_t> activeExperts,
   return traffic;
 }
 
-int64_t distinctExperts(std::span<const float> logits, int64_t experts, int64_t k) {
+int64_t distinctExperts(std::span<const float> logits, int64_t experts, int64_t k,
+                        std::span<const float> bias) {
   std::set<int64_t> chosen;
   for (size_t first = 0; first + size_t(experts) <= logits.size(); first += size_t(experts)) {
+    std::vector<float> values;
+    for (size_t e = 0; e < size_t(experts); ++e) {
+      float value = logits[first + e];
+      if (!bias.empty())
+        value = 1 / (1 + std::exp(-value)) + bias[e];
+      values.push_back(std::isnan(value) ? -INFINITY : value); // NaN is below everything
+    }
     std::vector<int64_t> order(static_cast<size_t>(experts));
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-      return logits[first + size_t(a)] > logits[first + size_t(b)];
-    });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int64_t a, int64_t b) { return values[size_t(a)] > values[size_t(b)]; });
     chosen.insert(order.begin(), order.begin() + k);
   }
   return int64_t(chosen.size());

@@ -37,9 +37,12 @@ Traffic launchTraffic(const runtime::Plan &plan, int64_t launch,
 Traffic stepTraffic(const runtime::Plan &plan, std::span<const int64_t> activeExperts,
                     const Histories &histories);
 
-/// How many different experts the rows choose: each the `k` largest of its `experts` logits, the
-/// lower index first among equals. `logits` has a row of `experts` for each row.
-int64_t distinctExperts(std::span<const float> logits, int64_t experts, int64_t k);
+/// How many different experts the rows choose: each the `k` largest of its `experts` selection
+/// values, the lower index first among equals, as codegen/device/router.cuh does. These are the
+/// logits or, with a bias for each expert, sigmoid(logit) + bias. `logits` has a row of `experts`
+/// for each row.
+int64_t distinctExperts(std::span<const float> logits, int64_t experts, int64_t k,
+                        std::span<const float> bias = {});
 
 } // namespace megalith::bench
 
