@@ -147,9 +147,9 @@ template <int Bytes> MEGALITH_DEVICE void load_words(uint32_t *out, const unsign
 
 namespace detail {
 
-/// What a lane holds of one piece: codes and scales of its groups of columns.
-template <Nvfp4Matrix L> struct Nvfp4Piece {
-  static constexpr int kGroup = L::kGroup, kGroups = L::kBlockSteps / kGroup;
+/// What a lane holds of one piece of Steps k16 steps: codes and scales of its groups of columns.
+template <int Steps, int Group> struct Nvfp4Piece {
+  static constexpr int kGroup = Group, kGroups = Steps / Group;
   static constexpr int kAtOnce = kGroups % 4 == 0 ? 4 : kGroups % 2 == 0 ? 2 : 1;
   uint32_t codes[kGroups][kGroup], scales[kGroups];
 
@@ -159,7 +159,7 @@ template <Nvfp4Matrix L> struct Nvfp4Piece {
       load_words<4 * kGroup>(codes[i], chunk + 4 * kGroup * (32 * i + lane));
     // Two bytes a group, of rows g and g + 8; groups of a lane's column block lie together.
     const int columns = lane / 4 * kGroup + lane % 4 * kGroup / 4;
-    const unsigned char *scale = chunk + 128 * L::kBlockSteps + 2 * kGroups * columns;
+    const unsigned char *scale = chunk + 128 * Steps + 2 * kGroups * columns;
     MEGALITH_UNROLL_ALL
     for (int i = 0; i < kGroups; i += kAtOnce) {
       uint32_t words[2];
@@ -181,8 +181,8 @@ template <Nvfp4Matrix L> struct Nvfp4Piece {
 };
 
 /// A lane's columns of the activations for one piece.
-template <Nvfp4Matrix L> struct Nvfp4Operand {
-  static constexpr int kGroup = L::kGroup, kGroups = L::kBlockSteps / kGroup;
+template <int Steps, int Group> struct Nvfp4Operand {
+  static constexpr int kGroup = Group, kGroups = Steps / Group;
   uint32_t x[kGroups][2 * kGroup];
 
   MEGALITH_DEVICE void load(const unsigned char *b) {
@@ -196,20 +196,55 @@ template <Nvfp4Matrix L> struct Nvfp4Operand {
   }
 };
 
+/// `sum` and the product of one piece, of which this warp has the chunk at `chunk`, with `column`.
+template <int Steps, int Group>
+MEGALITH_DEVICE Fragment piece_product(Fragment sum, const unsigned char *chunk, int lane,
+                                       const Column &column) {
+  // All loads first: their latency is paid once.
+  Nvfp4Piece<Steps, Group> piece;
+  Nvfp4Operand<Steps, Group> x;
+  piece.load(chunk, lane);
+  x.load(column.at);
+  platform::mma_steps<Steps>(
+      sum.v, [&](int s) { return piece.fragment(s); }, [&](int s) { return x.at(s); },
+      column.valid);
+  return sum;
+}
+
+/// The same out of line: one copy for all matrices whose pieces have this shape. A call costs each
+/// piece 25 ns; 4 KB of instructions that come from L2 cost the first one 1.5 us.
+template <int Steps, int Group>
+MEGALITH_COLD Fragment shared_piece_product(Fragment sum, const unsigned char *chunk, int lane,
+                                            Column column) {
+  return piece_product<Steps, Group>(sum, chunk, lane, column);
+}
+
+/// Whether an SM has so few pieces of the experts in a step that they share it: with one row.
+template <class Cta> inline constexpr bool kSharesProduct = Cta::Config::kRows == 1;
+
+/// This warp's chunk of the piece in slot `slot` of R.
+template <Nvfp4Matrix L, class R, class Cta>
+MEGALITH_DEVICE const unsigned char *chunk_of(const Cta &cta, int slot) {
+  return R::slot(cta, slot) + cta.role_warp * L::kChunkBytes;
+}
+
+/// A column from its block `block` on.
+template <Nvfp4Matrix L> MEGALITH_DEVICE Column from_block(const Column &column, int block) {
+  return {column.at + 32 * L::kBlockSteps * block, column.valid};
+}
+
 } // namespace detail
 
 /// Consumer warp: adds the product of one piece, in slot `slot` of R, with `column` to `sum`.
 template <Nvfp4Matrix L, class R, class Cta>
 MEGALITH_DEVICE void gemv_block(const Cta &cta, Fragment &sum, int slot, int, int block,
                                 const Column &column) {
-  // All loads first: their latency is paid once.
-  detail::Nvfp4Piece<L> piece;
-  detail::Nvfp4Operand<L> x;
-  piece.load(R::slot(cta, slot) + cta.role_warp * L::kChunkBytes, cta.lane);
-  x.load(column.at + 32 * L::kBlockSteps * block);
-  platform::mma_steps<L::kBlockSteps>(
-      sum.v, [&](int s) { return piece.fragment(s); }, [&](int s) { return x.at(s); },
-      column.valid);
+  const unsigned char *chunk = detail::chunk_of<L, R>(cta, slot);
+  const Column rest = detail::from_block<L>(column, block);
+  if constexpr (detail::kSharesProduct<Cta>)
+    sum = detail::shared_piece_product<L::kBlockSteps, L::kGroup>(sum, chunk, cta.lane, rest);
+  else
+    sum = detail::piece_product<L::kBlockSteps, L::kGroup>(sum, chunk, cta.lane, rest);
 }
 
 /// The same with two column tiles: codes become operands once for both.
@@ -220,15 +255,26 @@ MEGALITH_DEVICE void gemv_block(const Cta &cta, Fragments &sum, int slot, int ti
     gemv_block<L, R>(cta, sum.low, slot, tile, block, columns.low);
     return;
   }
-  detail::Nvfp4Piece<L> piece;
-  detail::Nvfp4Operand<L> low, high;
-  piece.load(R::slot(cta, slot) + cta.role_warp * L::kChunkBytes, cta.lane);
-  low.load(columns.low.at + 32 * L::kBlockSteps * block);
-  high.load(columns.high.at + 32 * L::kBlockSteps * block);
+  detail::Nvfp4Piece<L::kBlockSteps, L::kGroup> piece;
+  detail::Nvfp4Operand<L::kBlockSteps, L::kGroup> low, high;
+  piece.load(detail::chunk_of<L, R>(cta, slot), cta.lane);
+  low.load(detail::from_block<L>(columns.low, block).at);
+  high.load(detail::from_block<L>(columns.high, block).at);
   platform::mma_steps<L::kBlockSteps>(
       sum.low.v, sum.high.v, [&](int s) { return piece.fragment(s); },
       [&](int s) { return low.at(s); }, [&](int s) { return high.at(s); }, columns.low.valid,
       columns.high.valid);
+}
+
+/// Consumer warp of the only row, where it would only wait for what comes before the first product
+/// with L: runs through a product of whatever the arena begins with, for its instructions. A
+/// layer's code is larger than the caches next to the SM, so they would come from L2 when the first
+/// piece is there.
+template <Nvfp4Matrix L, class Cta> MEGALITH_DEVICE void rehearse(const Cta &cta) {
+  static_assert(detail::kSharesProduct<Cta> && L::kChunkBytes <= Cta::Config::kSharedBytes);
+  if constexpr (platform::kFetchesCode)
+    detail::shared_piece_product<L::kBlockSteps, L::kGroup>(Fragment{}, cta.smem, cta.lane,
+                                                            Column{cta.smem, false});
 }
 
 /// What the finished sums of matrix `expert` are multiplied by; of the first and second row of

@@ -357,8 +357,8 @@ Prices::Entry Prices::price(const verify::Instr &instr, StageOp stage, const Cos
     return part(part_);
   if (name == "tell_armed") // one store a rank
     return {{costs.signal, costs.signal}, {costs.signal, costs.signal}};
-  // Loads whose result is waited for later, and a few stores.
-  if (name != "load_gains" && name != "load_bias" && name != "clear_words")
+  // Loads whose result is waited for later, a few stores, and what fills a wait.
+  if (name != "load_gains" && name != "load_bias" && name != "clear_words" && name != "rehearse")
     unknownNames.insert(name.str());
   return {};
 }
