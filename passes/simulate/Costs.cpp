@@ -198,8 +198,14 @@ Expected<Costs> Costs::of(const costs::CostTable &table) {
   return costs;
 }
 
-/// The value at `key` between the nearest keys, which has(key) tells.
+/// get(key) between the nearest of `keys`. Above the last it goes on as between the last two, if
+/// all of kPartRows were measured; else it stays.
 template <class Get> static double between(int64_t key, llvm::ArrayRef<int64_t> keys, Get get) {
+  if (key > keys.back() && keys.size() == std::size(kPartRows)) {
+    const int64_t last = keys.back(), before = keys[keys.size() - 2];
+    const double slope = (get(last) - get(before)) / double(last - before);
+    return get(last) + std::max(slope, 0.0) * double(key - last);
+  }
   int64_t below = keys.front(), above = keys.back();
   for (int64_t k : keys) {
     if (k <= key)

@@ -69,7 +69,10 @@ Price Prices::productPrice(StageOp stage, const Costs &costs, Heat heat) const {
   }
   // The parts have rows and heat; the rate, measured without looks at the clock, the time.
   const double one = costs.part("three", 1);
-  const double warm = costs.product * (one > 0 ? costs.part("three", rows) / one : 1);
+  // Eight rows are the columns of one mma.
+  const auto columns = double(llvm::divideCeil(rows, 8));
+  const double warm = columns * costs.product *
+                      (one > 0 ? costs.part("three", std::min<int64_t>(rows, 8)) / one : 1);
   const int64_t steps = blockSteps(configInt(stage, "k", 2048));
   return Price{warm, warm + cold} - costs.productPerStep * double(4 - steps);
 }
@@ -99,13 +102,15 @@ static Price pollPrice(const verify::Instr &instr, StageOp stage, const Costs &c
   return {};
 }
 
-/// A tile's loop over pieces in which a warp has one itself, less the loop's end.
-static Price piecePrice(const Costs &costs, int64_t rows, Heat heat) {
+/// A tile's loop over pieces in which a warp has one itself, less the loop's end; by the bytes of
+/// two units of keys and values, of 128 channels in the table's shape.
+static Price piecePrice(const Costs &costs, int64_t channels, int64_t rows, Heat heat) {
   const Price end = partPrice(costs, "attention.pieces0.pieces", rows, heat);
   const Price one = partPrice(costs, "attention.pieces1.pieces", rows, heat);
   const double edges = costs.wait + costs.signal; // steps of their own
   const double warm = std::max(one.warm - end.warm - edges, 0.0);
-  return {warm, std::max(one.first - end.first - edges, warm)};
+  const double share = double(channels) / 128;
+  return {share * warm, share * std::max(one.first - end.first - edges, warm)};
 }
 
 /// `get(of)` of tiles with `of` splits were measured: a number for each count.
@@ -294,7 +299,8 @@ Prices::Entry Prices::price(const verify::Instr &instr, StageOp stage, const Cos
     return meeting(entry);
   }
   if (name == "attention_piece") {
-    Entry entry{piecePrice(costs, rows, heat), piecePrice(costs, rows, heat)};
+    const Price own = piecePrice(costs, configInt(stage, "head_dim", 128), rows, heat);
+    Entry entry{own, own};
     entry.piece = true;
     // Of eight pieces a warp has one and passes seven.
     const auto passing = [&](int64_t splits) -> Price {
@@ -319,6 +325,15 @@ Prices::Entry Prices::price(const verify::Instr &instr, StageOp stage, const Cos
   if (name == "publish_partials") {
     Entry entry = part("attention.pieces8.publish");
     setBySplits(entry, costs, "publish", heat);
+    // A vector's words, three floats each, 32 at a time: two times in the table's shape.
+    const int64_t parts = configInt(stage, "merge_parts", 1);
+    const int64_t words =
+        parts * llvm::divideCeil(configInt(stage, "head_dim", 128) / parts + 2, 3);
+    const double share = double(llvm::divideCeil(words, 32)) / 2;
+    for (Price *price : {&entry.usual, &entry.fresh})
+      *price = {share * price->warm, share * price->first};
+    for (Price &price : entry.bySplits)
+      price = {share * price.warm, share * price.first};
     return entry;
   }
   if (name == "attention_append") {

@@ -37,7 +37,7 @@ public:
   const Price &nextTile(int role, uint32_t at) const { return prices[size_t(role)][at].fresh; }
   /// What a consumer makes of a poll's words when they are there; of most polls nothing.
   const Price &afterPoll(int role, uint32_t at) const { return prices[size_t(role)][at].usual; }
-  /// Whether only the first `rows` warps of the role do it, one a row.
+  /// Whether warps do it for rows, warp r for rows r, r + 8, ...
   bool isByRow(int role, uint32_t at) const { return prices[size_t(role)][at].byRow; }
   /// Whether a piece of attention, which one chunk's warps compute.
   bool isPiece(int role, uint32_t at) const { return prices[size_t(role)][at].piece; }

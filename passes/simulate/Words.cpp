@@ -229,7 +229,8 @@ Engine::Outcome Engine::poll(int64_t id, const Instr &instr) {
     } else if (write && write->isShared) {
       const verify::Rect target = write->at(warp.dims.data());
       const Tile *tile = tileOf(launch, warp);
-      bytes = std::min(bytes, target.cols * 2 * (tile ? 1 : target.rows));
+      const int64_t element = exchange ? exchange.getElement().getIntOrFloatBitWidth() / 8 : 2;
+      bytes = std::min(bytes, target.cols * element * (tile ? 1 : target.rows));
       if (tile && tile->goesOn && !tile->isNew) // its queries are there
         bytes = 0;
     }

@@ -89,7 +89,9 @@ Engine::Outcome Engine::compute(int64_t id, const Instr &instr) {
       warp.times.stages.back().last = warp.time;
     int pairs = 1; // of units, or what else it does; 0: another warp does it
     if (prices.isByRow(warp.role, warp.at))
-      pairs = warp.number < int64_t(KernelOp(launch.program->kernel).getRows());
+      pairs =
+          int((int64_t(KernelOp(launch.program->kernel).getRows()) - warp.number + kConsumers - 1) /
+              kConsumers);
     if (tile && prices.isPiece(warp.role, warp.at)) {
       const Facts &facts = factsOf(launch, warp);
       const int64_t columns =

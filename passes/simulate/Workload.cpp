@@ -7,6 +7,7 @@
 #include "llvm/Support/FormatVariadic.h"
 
 #include <map>
+#include <numeric>
 #include <random>
 
 using namespace mlir;
@@ -110,22 +111,43 @@ static void addTiles(KernelOp kernel, StageOp stage, const StepShape &shape, Fac
   }
 }
 
-static void addEntries(StageOp stage, const StepShape &shape, uint64_t number, Facts &facts) {
+/// The first `count` of a shuffle of `all`.
+static void shuffleFirst(std::vector<int64_t> &all, int64_t count, std::mt19937_64 &random) {
+  for (int64_t i = 0; i < count; ++i)
+    std::swap(all[size_t(i)], all[size_t(i) + random() % (all.size() - size_t(i))]);
+}
+
+static llvm::Error addEntries(StageOp stage, const StepShape &shape, uint64_t number,
+                              Facts &facts) {
   const int64_t experts = configInt(stage, "experts").value_or(1);
   const int64_t k = std::min(configInt(stage, "k").value_or(1), experts);
+  const auto rows = int64_t(shape.contexts.size());
   std::mt19937_64 random(shape.seed * 0x9E3779B97F4A7C15ull + number);
   std::map<int64_t, int64_t> pairs;
-  for (size_t row = 0; row < shape.contexts.size(); ++row) {
-    std::vector<int64_t> all(static_cast<size_t>(experts));
-    for (size_t e = 0; e < all.size(); ++e)
-      all[e] = int64_t(e);
-    for (int64_t slot = 0; slot < k; ++slot) { // the first k of a shuffle
-      std::swap(all[size_t(slot)], all[size_t(slot) + random() % (all.size() - size_t(slot))]);
-      ++pairs[all[size_t(slot)]];
+  std::vector<int64_t> all(static_cast<size_t>(experts));
+  const auto reset = [&] { std::iota(all.begin(), all.end(), 0); };
+  reset();
+  if (shape.activeExperts) {
+    const int64_t active = *shape.activeExperts, most = std::min(rows * k, experts);
+    if (active < k || active > most)
+      return llvm::createStringError(
+          llvm::formatv("expected {0} to {1} active experts, those of one row and of all {2}, "
+                        "but got {3}",
+                        k, most, rows, active)
+              .str());
+    shuffleFirst(all, active, random);
+    for (int64_t pair = 0; pair < rows * k; ++pair) // in turn: those of a row are not the same
+      ++pairs[all[size_t(pair % active)]];
+  } else {
+    for (int64_t row = 0; row < rows; ++row, reset()) {
+      shuffleFirst(all, k, random);
+      for (int64_t slot = 0; slot < k; ++slot)
+        ++pairs[all[size_t(slot)]];
     }
   }
   for (const auto &[expert, count] : pairs)
     facts.entries.push_back({expert, count});
+  return llvm::Error::success();
 }
 
 std::optional<int64_t> Facts::symbol(llvm::StringRef name, int64_t sm, int64_t tile) const {
@@ -161,7 +183,8 @@ llvm::Expected<Facts> factsOf(KernelOp kernel, const StepShape &shape, uint64_t 
       addTiles(kernel, stage, shape, facts);
     }
     if (stage.getKind() == StageKind::TopK && facts.entries.empty())
-      addEntries(stage, shape, number, facts);
+      if (llvm::Error error = addEntries(stage, shape, number, facts))
+        return error;
   }
   return facts;
 }

@@ -25,6 +25,9 @@ struct StepShape {
   uint64_t seed = 1;
   /// How much later words come from another rank, ns; what the costs say by default.
   std::optional<double> hopNs = std::nullopt;
+  /// Different experts that the rows choose in each layer, as `bench` counts them: biases make them
+  /// fewer than chance. By default each row draws for itself.
+  std::optional<int64_t> activeExperts = std::nullopt;
 };
 
 /// Units of a tile of attention.

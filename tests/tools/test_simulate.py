@@ -205,6 +205,22 @@ def test_splits_side_by_side_have_their_price(tmp_path):
     assert attention(8192) == long
 
 
+def test_active_experts(tmp_path):
+    megalith("compile", QWEN, "--target", "sm_90a", "--rows", "8", "--no-cubins", "-o", tmp_path)
+    folder, out = tmp_path / "sm_90a/rows8", tmp_path / "out.json"
+
+    def up(*options):
+        megalith("simulate", folder, "--context", "1", "--layers", "2", *options, "--json", out)
+        kernel = json.loads(out.read_text())["summary"]["kernels"][0]
+        return next(s["length"] for s in kernel["stages"] if (s["role"], s["stage"]) == ("consumer", "expert_up"))
+
+    few, many = up("--experts", "8"), up("--experts", "64")
+    assert 6 < many / few < 8.5 and few < up() < many  # by chance some 51
+    for wrong in ("7", "65"):
+        done = megalith("simulate", folder, "--experts", wrong, code=1)
+        assert f"expected 8 to 64 active experts, those of one row and of all 8, but got {wrong}" in done.stderr
+
+
 def test_a_target_without_a_table(tmp_path):
     megalith("compile", QWEN, "--target", "sm_100a", "--rows", "1", "--no-cubins", "-o", tmp_path)
     done = megalith("simulate", tmp_path / "sm_100a/rows1", code=1)

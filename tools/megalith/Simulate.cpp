@@ -266,6 +266,12 @@ static Error runSimulate(const Arguments &arguments) {
       return hop.takeError();
     shape.hopNs = double(*hop);
   }
+  if (arguments.has("experts")) {
+    Expected<int64_t> experts = arguments.integer("experts", 1, 4096, 1);
+    if (!experts)
+      return experts.takeError();
+    shape.activeExperts = *experts;
+  }
   Expected<costs::CostTable> table = costTable(arguments, plan.target);
   if (!table)
     return table.takeError();
@@ -318,6 +324,7 @@ static Error runSimulate(const Arguments &arguments) {
 static constexpr Option kOptions[] = {
     {"context", "<n>", "positions in the pages, one for all rows or by commas each row's (8192)"},
     {"seed", "<n>", "of the experts that rows choose (1)"},
+    {"experts", "<n>", "different ones that rows choose in a layer, as bench counts (by chance)"},
     {"layers", "<n>", "layers in a row, after one that only fills the pipeline (4)"},
     {"step", "", "a whole step in place of some layers"},
     {"hop-ns", "<n>", "how much later words come from another rank (the table's nvlink costs)"},

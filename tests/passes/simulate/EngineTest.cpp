@@ -183,6 +183,15 @@ TEST_CASE("parts cost what lies between near and far, by how large a kernel's co
   CHECK(costs.part("norm", 1, Heat::ofCode(1 << 20)) == 4);
 }
 
+TEST_CASE("parts go on with rows beyond those measured, if all were", "[simulate]") {
+  Costs costs;
+  costs.parts = {{"rows1.norm", 1}, {"rows2.norm", 2}, {"rows4.norm", 3},
+                 {"rows8.norm", 5}, {"rows1.open", 1}, {"rows8.open", 8}};
+  CHECK(costs.part("norm", 3) == Approx(2.5));
+  CHECK(costs.part("norm", 16) == Approx(9));
+  CHECK(costs.part("open", 16) == 8);
+}
+
 TEST_CASE("a step of whose launches some were played lasts as long as if all were", "[simulate]") {
   auto launch = [](int64_t number, double begin, double end) {
     LaunchTimes times;
