@@ -247,14 +247,31 @@ private:
   /// `index < bound` for each bound of the trips from number `first` on.
   std::string conditionOf(ForOp op, size_t first = 0) {
     const std::string lead = (op.getIndex() + " < ").str();
-    if (FlatSymbolRefAttr symbol = op.getTrips().getSymbol())
-      return lead + kernel.lookup<SymbolOp>(symbol).getExpr().str();
+    if (SymbolOp symbol = symbolOf(op))
+      return lead + (symbol.getAfter() ? keptSymbol(op) : symbol.getExpr().str());
     std::string condition;
     llvm::interleave(
         op.getTrips().getMap().getValue().getResults().drop_front(first),
         [&](AffineExpr expr) { condition += lead + affineText(expr, dims); },
         [&] { condition += " && "; });
     return condition;
+  }
+
+  /// The symbol that says how many trips a loop makes, if one does.
+  SymbolOp symbolOf(ForOp op) {
+    FlatSymbolRefAttr name = op.getTrips().getSymbol();
+    return name ? kernel.lookup<SymbolOp>(name) : SymbolOp();
+  }
+
+  /// What an edge brings lies in shared memory: a local keeps it while the loop runs. A look would
+  /// hold up each trip, and most trips through a step's experts do nothing else.
+  static std::string keptSymbol(ForOp op) { return (op.getIndex() + "_end").str(); }
+  std::string startOf(ForOp op) {
+    const std::string start = (op.getIndex() + " = 0").str();
+    SymbolOp symbol = symbolOf(op);
+    return symbol && symbol.getAfter()
+               ? start + ", " + keptSymbol(op) + " = " + symbol.getExpr().str()
+               : start;
   }
 
   // Loops stay rolled: a role's code runs about once a launch, so what unrolling would save it
@@ -304,7 +321,7 @@ private:
                symbol && !kernel.lookup<SymbolOp>(symbol)) {
       return op.emitOpError() << "expected " << symbol << " to be a symbol of this kernel";
     } else {
-      head = "for (int " + index + " = 0; " + conditionOf(op) + "; ++" + index + ")";
+      head = "for (int " + startOf(op) + "; " + conditionOf(op) + "; ++" + index + ")";
     }
     Block &body = op.getBody().front();
     // One step is one statement, except a loop over tiles, which declares their list before it.

@@ -196,8 +196,8 @@ MEGALITH_DEVICE void producer(Cta &cta) {
   wait<routed>(cta);
   // expert_up
   MEGALITH_UNROLL(1)
-  for (int entry = 0; entry < platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
-       ++entry) {
+  for (int entry = 0, entry_end = platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
+       entry < entry_end; ++entry) {
     const ActiveExpert expert = active_expert<top_k>(cta, entry);
     MEGALITH_UNROLL(1)
     for (int mtile = 0; mtile < 8; ++mtile)
@@ -209,8 +209,8 @@ MEGALITH_DEVICE void producer(Cta &cta) {
   }
   // expert_down
   MEGALITH_UNROLL(1)
-  for (int entry = 0; entry < platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
-       ++entry) {
+  for (int entry = 0, entry_end = platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
+       entry < entry_end; ++entry) {
     const ActiveExpert expert = active_expert<top_k>(cta, entry);
     MEGALITH_UNROLL(1)
     for (int mtile = 0; mtile < 4; ++mtile)
@@ -263,8 +263,8 @@ MEGALITH_DEVICE void poller(Cta &cta) {
   wait<routed>(cta);
   // expert_down
   MEGALITH_UNROLL(1)
-  for (int entry = 0; entry < platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
-       ++entry) {
+  for (int entry = 0, entry_end = platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
+       entry < entry_end; ++entry) {
     const ActiveExpert expert = active_expert<top_k>(cta, entry);
     const int slot = acquire<act_free>(cta);
     poll_expert<act_words, act_rows>(cta, slot, expert.pairs, expert.count);
@@ -342,8 +342,8 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
   signal<routed>(cta);
   // expert_up
   MEGALITH_UNROLL(1)
-  for (int entry = 0; entry < platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
-       ++entry) {
+  for (int entry = 0, entry_end = platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
+       entry < entry_end; ++entry) {
     const ActiveExpert expert = active_expert<top_k>(cta, entry);
     const Column column =
         gathered_column<expert_up, expert_up::In, 2>(cta, expert.pairs, expert.count);
@@ -362,8 +362,8 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
   }
   // expert_down
   MEGALITH_UNROLL(1)
-  for (int entry = 0; entry < platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
-       ++entry) {
+  for (int entry = 0, entry_end = platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
+       entry < entry_end; ++entry) {
     const ActiveExpert expert = active_expert<top_k>(cta, entry);
     const int acts = wait<act_full>(cta);
     const Column column = slot_column<expert_down, act_rows>(cta, acts, expert.count);
@@ -435,8 +435,8 @@ MEGALITH_DEVICE void epilogue(Cta &cta) {
   wait<routed>(cta);
   // expert_up
   MEGALITH_UNROLL(1)
-  for (int entry = 0; entry < platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
-       ++entry) {
+  for (int entry = 0, entry_end = platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
+       entry < entry_end; ++entry) {
     const ActiveExpert expert = active_expert<top_k>(cta, entry);
     MEGALITH_UNROLL(1)
     for (int mtile = 0; mtile < 8; ++mtile) {
@@ -449,8 +449,8 @@ MEGALITH_DEVICE void epilogue(Cta &cta) {
   // expert_down
   clear_words<down_rows>(cta);
   MEGALITH_UNROLL(1)
-  for (int entry = 0; entry < platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
-       ++entry) {
+  for (int entry = 0, entry_end = platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
+       entry < entry_end; ++entry) {
     const ActiveExpert expert = active_expert<top_k>(cta, entry);
     MEGALITH_UNROLL(1)
     for (int mtile = 0; mtile < 4; ++mtile) {

@@ -239,8 +239,9 @@ MEGALITH_DEVICE void producer(Cta &cta) {
       // expert_up
       cta.begin_stage();
       MEGALITH_UNROLL(1)
-      for (int entry = 0; entry < platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
-           ++entry) {
+      for (int entry = 0,
+           entry_end = platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
+           entry < entry_end; ++entry) {
         const ActiveExpert expert = active_expert<top_k>(cta, entry);
         MEGALITH_UNROLL(1)
         for (int mtile = 0; mtile < 4; ++mtile)
@@ -253,8 +254,9 @@ MEGALITH_DEVICE void producer(Cta &cta) {
       // expert_down
       cta.begin_stage();
       MEGALITH_UNROLL(1)
-      for (int entry = 0; entry < platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
-           ++entry) {
+      for (int entry = 0,
+           entry_end = platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
+           entry < entry_end; ++entry) {
         const ActiveExpert expert = active_expert<top_k>(cta, entry);
         MEGALITH_UNROLL(1)
         for (int mtile = 0; mtile < 4; ++mtile)
@@ -343,8 +345,9 @@ MEGALITH_DEVICE void poller(Cta &cta) {
       // expert_down
       cta.begin_stage();
       MEGALITH_UNROLL(1)
-      for (int entry = 0; entry < platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
-           ++entry) {
+      for (int entry = 0,
+           entry_end = platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
+           entry < entry_end; ++entry) {
         const ActiveExpert expert = active_expert<top_k>(cta, entry);
         const int slot = acquire<act_free>(cta);
         poll_expert<act_words, act_rows>(cta, slot, expert.pairs, expert.count);
@@ -440,8 +443,9 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
       // expert_up
       cta.begin_stage();
       MEGALITH_UNROLL(1)
-      for (int entry = 0; entry < platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
-           ++entry) {
+      for (int entry = 0,
+           entry_end = platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
+           entry < entry_end; ++entry) {
         const ActiveExpert expert = active_expert<top_k>(cta, entry);
         const Column column =
             gathered_column<expert_up, expert_up::In, 4>(cta, expert.pairs, expert.count);
@@ -461,8 +465,9 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
       // expert_down
       cta.begin_stage();
       MEGALITH_UNROLL(1)
-      for (int entry = 0; entry < platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
-           ++entry) {
+      for (int entry = 0,
+           entry_end = platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
+           entry < entry_end; ++entry) {
         const ActiveExpert expert = active_expert<top_k>(cta, entry);
         const int acts = wait<act_full>(cta);
         const Column column = slot_column<expert_down, act_rows>(cta, acts, expert.count);
@@ -583,8 +588,9 @@ MEGALITH_DEVICE void epilogue(Cta &cta) {
       // expert_up
       cta.begin_stage();
       MEGALITH_UNROLL(1)
-      for (int entry = 0; entry < platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
-           ++entry) {
+      for (int entry = 0,
+           entry_end = platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
+           entry < entry_end; ++entry) {
         const ActiveExpert expert = active_expert<top_k>(cta, entry);
         MEGALITH_UNROLL(1)
         for (int mtile = 0; mtile < 4; ++mtile) {
@@ -598,8 +604,9 @@ MEGALITH_DEVICE void epilogue(Cta &cta) {
       cta.begin_stage();
       clear_words<down_rows>(cta);
       MEGALITH_UNROLL(1)
-      for (int entry = 0; entry < platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
-           ++entry) {
+      for (int entry = 0,
+           entry_end = platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
+           entry < entry_end; ++entry) {
         const ActiveExpert expert = active_expert<top_k>(cta, entry);
         MEGALITH_UNROLL(1)
         for (int mtile = 0; mtile < 4; ++mtile) {
