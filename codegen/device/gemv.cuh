@@ -44,6 +44,12 @@ template <class L, int PieceBlocks> struct LastTile : L {
   static_assert(kTopStrips > 0 && L::kBlocks % PieceBlocks == 0);
 };
 
+/// Slices of L as one m-tile of more than eight strips: two fragments of sums.
+template <class L> struct WholeSlice : L {
+  static constexpr int kTileStrips = L::kUnit, kTopStrips = L::kUnit;
+  static_assert(kTileStrips > megalith::kTileStrips && kTileStrips <= 2 * megalith::kTileStrips);
+};
+
 /// Strips of L this SM owns; 0 on SMs past the end.
 template <class L, class Cta> MEGALITH_DEVICE int slice_strips(const Cta &cta) {
   const int left = L::kStrips - cta.sm * L::kUnit;
@@ -225,6 +231,42 @@ MEGALITH_DEVICE void gemv_blocks(const Cta &cta, Fragments &sum, int slot, int t
     loop.b += 32 * L::kBlockSteps;
     high += 32 * L::kBlockSteps;
   }
+}
+
+/// Operands in registers of the block of a WholeSlice L that is multiplied next; `rest`: A of its
+/// second m-tile.
+template <class L> struct Held {
+  u32x4 a[L::kBlockSteps] = {}, rest[L::kBlockSteps] = {};
+  u32x2 b[L::kBlockSteps] = {};
+};
+
+/// Consumer warp: as gemv_block of both m-tiles of a WholeSlice, whose sums are `sum` and `rest`,
+/// but one block behind: adds what `held` holds, of the block before, and holds this one. The slot
+/// has been read then. So a warp waits for a piece, and for what it reads of it, while products go
+/// on; and two chains of products side by side take no longer than one.
+template <class L, class R, class Cta>
+MEGALITH_DEVICE void gemv_ahead(const Cta &cta, Fragment &sum, Fragment &rest, Held<L> &held,
+                                int slot, int tile, int block, const Column &column) {
+  static_assert(L::kPieceBlocks == 1);
+  const platform::MmaLoop loop = detail::piece_loop<L, R>(cta, slot, tile, block, column);
+  const bool is_rest = kTileStrips + cta.lane / 4 < tile_strips<L>(cta, tile);
+  platform::mma_k_turn<L::kBlockSteps>(
+      sum.v, rest.v, held.a, held.rest, held.b, block > 0, column.valid, [&](int s) {
+        const unsigned char *a = loop.a + ((loop.j0 + s) ^ loop.swap) * loop.a_stride;
+        held.b[s] = platform::ld_shared<u32x2>(loop.b + s * loop.b_stride);
+        if (loop.a_valid)
+          held.a[s] = platform::ld_shared<u32x4>(a);
+        if (is_rest) // strips that are even and odd as those of the first m-tile
+          held.rest[s] = platform::ld_shared<u32x4>(a + kTileStrips * L::kStripBytes);
+      });
+}
+
+/// Behind the last block: what is held still.
+template <class L, class Cta>
+MEGALITH_DEVICE void gemv_held(const Cta &, Fragment &sum, Fragment &rest, const Held<L> &held,
+                               const Column &column) {
+  platform::mma_k_turn<L::kBlockSteps>(sum.v, rest.v, held.a, held.rest, held.b, true, column.valid,
+                                       [](int) {});
 }
 
 /// The 8 warps' chunk sums on their way to the epilogue: fp32 `[Slots][8 warps][Tiles][16][8]`,

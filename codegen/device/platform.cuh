@@ -25,6 +25,9 @@
 //              once over the same B
 //              void mma_k_blocks<Steps>(float (&acc)[4], const MmaLoop &, blocks, a_bytes): loops
 //              of Steps steps one after another
+//              void mma_k_turn<Steps>(acc0, acc1, u32x4 (&a0)[Steps], (&a1)[Steps], u32x2
+//              (&b)[Steps], wanted, b_valid, load): products of operands in registers, and load(s)
+//              when step s is done with them
 //              void mma_tiles<N>(float (&acc)[N][4], a, stride, u32x2 b): one step of N row tiles
 //              void mma_steps<N>(float (&acc)[4], fragment, operand, b_valid): as mma_k_loop, of
 //              N steps whose operands are in registers: u32x4 fragment(s), u32x2 operand(s)

@@ -453,6 +453,33 @@ MEGALITH_DEVICE void mma_k_blocks(float (&acc)[4], const MmaLoop &l, int blocks,
     detail::mma(acc, a[s], b[s]);
 }
 
+namespace detail {
+/// The same if `wanted`, which all lanes agree on: a product that is left out costs a slot to
+/// issue.
+MEGALITH_DEVICE void mma_if(float (&acc)[4], const u32x4 &a, const u32x2 &b, bool wanted) {
+  asm volatile("{ .reg .pred p; setp.ne.u32 p, %10, 0;\n\t"
+               "@p mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+               "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3}; }"
+               : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
+               : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y),
+                 "r"(static_cast<uint32_t>(wanted)));
+}
+} // namespace detail
+
+/// Steps products of operands in registers, two A to each B, if `wanted`; each makes way for what
+/// `load(s)` brings, which comes while products go on.
+template <int Steps, class Load>
+MEGALITH_DEVICE void mma_k_turn(float (&acc0)[4], float (&acc1)[4], const u32x4 (&a0)[Steps],
+                                const u32x4 (&a1)[Steps], const u32x2 (&b)[Steps], bool wanted,
+                                bool, const Load &load) {
+#pragma unroll
+  for (int s = 0; s < Steps; ++s) {
+    detail::mma_if(acc0, a0[s], b[s], wanted);
+    detail::mma_if(acc1, a1[s], b[s], wanted);
+    load(s);
+  }
+}
+
 /// Two loops at once over the same B: acc1 is that of `l` with A at `a1`.
 MEGALITH_DEVICE void mma_k_loops(float (&acc0)[4], float (&acc1)[4], const MmaLoop &l,
                                  const unsigned char *a1) {

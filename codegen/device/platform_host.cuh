@@ -293,6 +293,21 @@ MEGALITH_DEVICE void mma_steps_of_two(float (&acc0)[4], float (&acc1)[4], const 
   mma_steps<N>(acc1, other, operand, b_valid);
 }
 
+template <int Steps, class Load>
+MEGALITH_DEVICE void mma_k_turn(float (&acc0)[4], float (&acc1)[4], const u32x4 (&a0)[Steps],
+                                const u32x4 (&a1)[Steps], const u32x2 (&b)[Steps], bool wanted,
+                                bool b_valid, const Load &load) {
+  const auto operand = [&](int s) { return b[s]; };
+  if (wanted) {
+    mma_steps<Steps>(
+        acc0, [&](int s) { return a0[s]; }, operand, b_valid);
+    mma_steps<Steps>(
+        acc1, [&](int s) { return a1[s]; }, operand, b_valid);
+  }
+  for (int s = 0; s < Steps; ++s)
+    load(s);
+}
+
 MEGALITH_DEVICE float fdivf_(float a, float b) {
   return a / b;
 }

@@ -54,6 +54,36 @@ MEGALITH_DEVICE void add_wide_block(const Cta &cta, WideSums<L, Cta> &sums, int 
     }
   }
 }
+
+/// The same for all blocks of piece `piece`, one strip with one row: all that they multiply is
+/// asked for before the first product, which waits for nothing but the sum then.
+template <class L, class R, class X, class Cta>
+MEGALITH_DEVICE void add_wide_blocks(const Cta &cta, float &sum, int slot, int piece,
+                                     uint32_t block_bytes) {
+  const int unit = cta.lane / 8;
+  if (unit >= L::kBlockSteps)
+    return;
+  const unsigned char *a =
+      R::slot(cta, slot) + 128 * (L::kBlockSteps * cta.role_warp + unit) + 16 * (cta.lane % 8);
+  const unsigned char *x = X::row(cta, 0) +
+                           2 * (X::kChunk * cta.role_warp + 4 * (cta.lane % 4) + 16 * unit) +
+                           32 * L::kBlockSteps * L::kPieceBlocks * piece;
+  u32x4 weights[L::kPieceBlocks];
+  u32x2 inputs[L::kPieceBlocks];
+  MEGALITH_UNROLL_ALL
+  for (int i = 0; i < L::kPieceBlocks; ++i) {
+    weights[i] = platform::ld_shared<u32x4>(a + i * block_bytes);
+    inputs[i] = platform::ld_shared<u32x2>(x + 32 * L::kBlockSteps * i);
+  }
+  MEGALITH_UNROLL_ALL
+  for (int i = 0; i < L::kPieceBlocks; ++i) {
+    const u32x4 &w = weights[i];
+    sum = platform::fmaf_(bits_to_float(w.x), lo16(inputs[i].x), sum);
+    sum = platform::fmaf_(bits_to_float(w.y), hi16(inputs[i].x), sum);
+    sum = platform::fmaf_(bits_to_float(w.z), lo16(inputs[i].y), sum);
+    sum = platform::fmaf_(bits_to_float(w.w), hi16(inputs[i].y), sum);
+  }
+}
 } // namespace detail
 
 /// Consumer warp: adds the product of one piece, in slot `slot` of R, with the rows of X, or with a
@@ -70,10 +100,14 @@ template <class L, class R, class X, class Cta>
 MEGALITH_DEVICE void wide_blocks(const Cta &cta, WideSums<L, Cta> &sums, int slot, int tile,
                                  int piece) {
   const uint32_t block_bytes = tile_strips<L>(cta, tile) * L::kStripBytes;
-  MEGALITH_UNROLL(1)
-  for (int i = 0; i < L::kPieceBlocks; ++i)
-    detail::add_wide_block<L, R, X>(cta, sums, slot, tile, piece * L::kPieceBlocks + i,
-                                    i * block_bytes);
+  if constexpr (L::kTileStrips == 1 && Cta::Config::kRows == 1) {
+    detail::add_wide_blocks<L, R, X>(cta, sums.v[0][0], slot, piece, block_bytes);
+  } else {
+    MEGALITH_UNROLL(1)
+    for (int i = 0; i < L::kPieceBlocks; ++i)
+      detail::add_wide_block<L, R, X>(cta, sums, slot, tile, piece * L::kPieceBlocks + i,
+                                      i * block_bytes);
+  }
   platform::warp_sync(); // all have read the slot
 }
 

@@ -250,6 +250,13 @@ Prices::Entry Prices::price(const verify::Instr &instr, StageOp stage, const Cos
     price.first += more;
     return {price, price};
   }
+  // What is read is on its way while the block before is multiplied: the steps alone, and the code.
+  if (name == "gemv_ahead" || name == "gemv_held") {
+    const Price block = productPrice(stage, costs, heat);
+    const double warm = costs.productPerStep * double(blockSteps(k));
+    const Price price = {.warm = warm, .first = warm + block.first - block.warm};
+    return {price, price};
+  }
   if (name == "store_part") { // its own acquire and signal are steps too
     const Price price = partPrice(costs, "store", rows, heat) - (costs.wait + costs.signal);
     return {price, price};

@@ -108,6 +108,8 @@ SmallVector<KernelLowering::TileRun> KernelLowering::tileRuns(StageOp stage) {
   const Slice slice = sliceOf(stage);
   const std::string name = stage.getSymName().str();
   TileRun all{0, tileTrips(stage), tileText(stage).str(), slice.top(), pieceBlocksOf(stage), name};
+  if (joinsTiles(stage))
+    return {{0, {c(1)}, "mtile", slice.unit, 1, "WholeSlice<" + name + ">"}};
   const int64_t blocks = lastPieceBlocksOf(stage), whole = slice.unit / slice.tile;
   if (!blocks)
     return {all};
@@ -157,7 +159,33 @@ void KernelLowering::multiplyPiece(StageOp stage, Steps &steps, StringRef sum, S
                   {sum, "slot", tile, index, "column"}, {rows}, {}, {}, /*readsRing=*/true);
 }
 
+// Both m-tiles of a slice at once. What a piece brings is multiplied while the next one's operands
+// come: waiting for a piece and reading it are hidden behind the chains of products.
+void KernelLowering::multiplyJoined(StageOp stage, Steps &steps, AccessAttr rows) {
+  const TileRun run = tileRuns(stage).front();
+  steps.loop("mtile", run.trips, [&] {
+    steps.local("sum", "Fragment", "{}");
+    steps.local("rest", "Fragment", "{}");
+    steps.local("held", "Held<" + run.config + ">");
+    steps.loop("block", {c(sliceOf(stage).blocks)}, [&] {
+      steps.wait(names::kFull, "const int slot");
+      steps.compute("gemv_ahead<" + run.config + ", " + names::kRing + ">",
+                    {"sum", "rest", "held", "slot", run.tile, "block", "column"}, {rows}, {}, {},
+                    /*readsRing=*/true);
+      steps.release(names::kFree);
+    });
+    steps.compute("gemv_held<" + run.config + ">", {"sum", "rest", "held", "column"}, {}, {});
+    for (auto [place, sum] : {std::pair("place", "sum"), std::pair("behind", "rest")}) {
+      steps.acquire("p_free", ("const int " + Twine(place)).str());
+      steps.compute("store_part<" + names::kPart + ">", {place, sum}, {}, {whole(names::kPart)});
+      steps.signal("p_full");
+    }
+  });
+}
+
 void KernelLowering::multiply(StageOp stage, Steps &steps, AccessAttr rows) {
+  if (joinsTiles(stage))
+    return multiplyJoined(stage, steps, rows);
   Slice slice = sliceOf(stage);
   const bool isWide = weightsOf(stage).getWide();
   const StringRef name = stage.getSymName();

@@ -133,6 +133,7 @@ private:
   void takeRows(StageOp stage, Steps &consumer);
   void stream(StageOp stage, Steps &steps, bool isExpert);
   void multiply(StageOp stage, Steps &steps, AccessAttr rows);
+  void multiplyJoined(StageOp stage, Steps &steps, AccessAttr rows);
   /// M-tiles of a slice from number `first` on, all of `strips` strips at most, in pieces of
   /// `blocks` blocks; `tile` and `config`: what device functions call one, and their template
   /// argument.

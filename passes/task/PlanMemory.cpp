@@ -1,9 +1,10 @@
 //===- PlanMemory.cpp - where everything lies in shared memory --------------===//
 //
 // Barriers, then buffers, then the ring, which takes what is left. When the ring would be left with
-// too little, attention's buffers and those of the dense phase share bytes; edges then order the
-// last use of the one before the first use of the other. When even so there is no room, the
-// experts' activations come to where rows have been.
+// too little, or of one row with less than the widest slice that others wait for, attention's
+// buffers and those of the dense phase share bytes; edges then order the last use of the one before
+// the first use of the other. When even so there is no room, the experts' activations come to where
+// rows have been.
 //
 //===----------------------------------------------------------------------===//
 #include "passes/Passes.h"
@@ -105,6 +106,25 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
   // Choosing
   //===--------------------------------------------------------------------===//
 
+  /// Of one row, the most that an SM streams of a linear layer that others wait for: what the ring
+  /// holds of it comes while its input is being made, the rest when everybody waits. (More rows
+  /// take so long elsewhere that HBM catches up.)
+  int64_t sliceBytes() {
+    int64_t most = 0;
+    if (getOperation().getRows() > 1)
+      return most;
+    for (auto stage : getOperation().getOps<StageOp>()) {
+      auto stream = stage->getAttrOfType<DictionaryAttr>(kStream);
+      const bool isWaitedFor =
+          llvm::any_of(stage.getWrites().getAsRange<AccessAttr>(), [&](AccessAttr write) {
+            return getOperation().lookup<ExchangeOp>(write.getBuffer()) != nullptr;
+          });
+      if (stage.getKind() == StageKind::Linear && stream && isWaitedFor)
+        most = std::max(most, stream.getAs<IntegerAttr>("bytes").getInt());
+    }
+    return most;
+  }
+
   /// The first of ever tighter layouts that leaves the ring what is wanted of it, else the tightest
   /// that leaves it two slots. Sharing bytes costs two waits a launch, single slots in attention a
   /// wait a tile, in the dense phase one an expert.
@@ -115,10 +135,11 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
       int64_t floor;
     };
     const Sharing phases = canAlias() ? Sharing::Phases : Sharing::None;
-    SmallVector<Attempt> attempts = {{Slots::Wanted, Sharing::None, ringFloor},
-                                     {Slots::Wanted, phases, ringFloor},
-                                     {Slots::SingleInAttention, phases, ringFloor / 2},
-                                     {Slots::Single, phases, 0}};
+    SmallVector<Attempt> attempts = {
+        {Slots::Wanted, Sharing::None, std::max(ringFloor.getValue(), sliceBytes())},
+        {Slots::Wanted, phases, ringFloor},
+        {Slots::SingleInAttention, phases, ringFloor / 2},
+        {Slots::Single, phases, 0}};
     if (canAlias() && hasExperts())
       attempts.push_back({Slots::Single, Sharing::PhasesAndRows, 0});
     std::optional<Layout> fitting;

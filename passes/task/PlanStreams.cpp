@@ -221,6 +221,19 @@ struct PlanStreams : megalith::impl::PlanStreamsBase<PlanStreams> {
     return count;
   }
 
+  /// Whether a block of a whole slice, of more than one m-tile but not of more than two, fits a
+  /// slot: then it is a piece. Of one row, whose stages everybody waits for: two chains of products
+  /// side by side take no longer than one, and the ring holds more of the slice.
+  static bool joins(StageOp stage, int64_t slotBytes) {
+    const Slice slice = sliceOf(stage);
+    auto kernel = stage->getParentOfType<KernelOp>();
+    return stage.getKind() == StageKind::Linear && kernel.getRows() == 1 &&
+           !weightsOf(stage).getNvfp4() && !weightsOf(stage).getWide() && partsOf(stage) == 1 &&
+           slice.unit > slice.tile && slice.unit <= 2 * slice.tile &&
+           slice.unit * smsOf(stage) == slice.strips && // each SM has both
+           slice.unit * weightsOf(stage).stripBytes() <= slotBytes;
+  }
+
   /// Blocks of a piece of the last m-tile of a slice, if what one of the others' pieces has of it
   /// is so little that its way counts and not its bytes; else 0.
   static int64_t lastBlocksOf(StageOp stage, int64_t blocks, int64_t slotBytes) {
@@ -251,6 +264,15 @@ struct PlanStreams : megalith::impl::PlanStreamsBase<PlanStreams> {
       return;
     Slice slice = sliceOf(stage);
     int64_t stripBytes = weightsOf(stage).stripBytes();
+    if (joins(stage, slotBytes)) {
+      const int64_t piece = slice.unit * stripBytes;
+      mark(stage, {"mtile", "block"}, piece, piece * slice.blocks,
+           llvm::formatv("the slice's {0} strips of one of {1} blocks of K, {2} bytes each: two "
+                         "m-tiles, multiplied side by side",
+                         slice.unit, slice.blocks, stripBytes),
+           1, 0, /*joined=*/true);
+      return;
+    }
     const int64_t blocks = blocksOf(stage, slice.top(), slotBytes);
     const int64_t last = lastBlocksOf(stage, blocks, slotBytes);
     SmallVector<StringRef> order = {"mtile", blocks > 1 ? "piece" : "block"};
@@ -279,9 +301,11 @@ struct PlanStreams : megalith::impl::PlanStreamsBase<PlanStreams> {
 
   /// `order`: loops, outermost first. `piece`: bytes of the largest copy. `bytes`: of one SM's
   /// share of one matrix, or of a unit. `window`: most pieces under way. `blocks`: of K, in a
-  /// piece, if several; `last`: in one of a slice's last m-tile, if that has others.
+  /// piece, if several; `last`: in one of a slice's last m-tile, if that has others; `joined`:
+  /// m-tiles of a slice come together.
   void mark(StageOp stage, ArrayRef<StringRef> order, int64_t piece, int64_t bytes,
-            const std::string &pieceReason, int64_t blocks = 1, int64_t last = 0) {
+            const std::string &pieceReason, int64_t blocks = 1, int64_t last = 0,
+            bool joined = false) {
     Builder builder(&getContext());
     InFlight inFlight = bytesInFlight(stage);
     int64_t window = std::max(kLeastWindow, inFlight.bytes / piece);
@@ -301,6 +325,8 @@ struct PlanStreams : megalith::impl::PlanStreamsBase<PlanStreams> {
       stream.push_back(builder.getNamedAttr("blocks", builder.getI64IntegerAttr(blocks)));
     if (last)
       stream.push_back(builder.getNamedAttr("last_blocks", builder.getI64IntegerAttr(last)));
+    if (joined)
+      stream.push_back(builder.getNamedAttr("joined", builder.getUnitAttr()));
     stage->setAttr(kStream, builder.getDictionaryAttr(stream));
   }
 };

@@ -54,6 +54,11 @@ int64_t lastPieceBlocksOf(StageOp stage) {
   return streamInt(stage, "last_blocks", 0);
 }
 
+bool joinsTiles(StageOp stage) {
+  auto stream = stage->getAttrOfType<DictionaryAttr>(kStream);
+  return stream && stream.contains("joined");
+}
+
 AccessAttr normedOf(StageOp stage) {
   if (stage.getKind() != StageKind::Rows || !configInt(stage, "row_sms"))
     return {};

@@ -96,6 +96,10 @@ int64_t pieceBlocksOf(StageOp stage);
 /// so in pieces of more blocks; else 0.
 int64_t lastPieceBlocksOf(StageOp stage);
 
+/// Whether ring pieces of the stage are of all strips of a slice, more than eight: consumers
+/// multiply its two m-tiles at once.
+bool joinsTiles(StageOp stage);
+
 /// Distinct rows of a value or exchange that an access covers at tile `t`, clipped to nothing.
 struct Rectangle {
   int64_t row, rows, col, cols;

@@ -47,6 +47,18 @@ TEST_CASE("rows 1: across the window's edge, round the ring") {
       {streamStep(2, {{.start = kStreamWindow - 1}}), streamStep(3, {{.start = kStreamRing - 1}})});
 }
 
+// Of the unpooler an SM has sixteen strips here, which a slot has room for: consumers multiply both
+// m-tiles at once.
+TEST_CASE("rows 1: two m-tiles in one piece") {
+  const check::Workload workload = streamStep(5, {{.start = 40}});
+  Bench bench("muse-spark-tiny.test.json", 1, 2 * kSms, roomFor({workload}));
+  check::Outcome first;
+  const check::Report report = bench.compare(workload, 1, &first);
+  INFO(report.table());
+  CHECK(report.passes());
+  CHECK(bench.run(workload, 2) == first);
+}
+
 // From 4 rows on those of the stream are dealt out: two SMs do a row together.
 TEST_CASE("rows 4: several rows of a sequence round the ring; two sequences, a dead row") {
   run(4, 2 * kSms,
