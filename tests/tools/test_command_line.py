@@ -107,13 +107,14 @@ MISTAKES = [
     ("import TMP/none.json", 1, "cannot read it: No such file or directory; check the path"),
     ("import TMP", 1, "expected a Hugging Face config.json but got a folder; name the file"),
     ("import CONFIG --max-context 1000000", 1, "maximum context: expected 1 to max_position_embeddings"),
-    ("import CONFIG -o TMP/none/out.mlir", 1, "cannot write it: No such file or directory; choose another -o"),
+    ("import CONFIG -o TMP/none/out.mlir", 1, "cannot write it: No such file or directory; choose another place"),
     ("import CONFIG -o TMP", 1, "cannot write it: Is a directory"),
     ("import CONFIG -o /proc/out.mlir", 1, "cannot write it"),
     ("import M0", 1, "expected a complete JSON object"),
     ("import /dev/zero", 1, "but got a device; name a file"),
     ("verify TMP/a\nb", 1, r"a\x0Ab: expected a .mlir file"),
     ("verify TMP/none.mlir", 1, "cannot read it: No such file or directory"),
+    ("verify M0 --ptx TMP/empty.mlir/ptx", 1, "ptx: expected a folder, or a place for a new one, but got: "),
     ("verify TMP/empty.mlir", 1, "expected at least one task.kernel but got none; give the IR after task-lower"),
 ]
 
@@ -272,7 +273,7 @@ def test_verify_of_an_artifact_sees_a_change_of_any_source(mode, count, tmp_path
     compile_small(tmp_path, tmp_path / "cache", *mode)
     [folder] = (tmp_path / "out/sm_90a").iterdir()
     done = megalith("verify", str(folder))
-    assert done.returncode == 0 and "the sources are theirs" in done.stdout, done.stderr
+    assert done.returncode == 0 and "the sources are theirs; no cubins" in done.stdout, done.stderr
     sources = sorted(folder.glob("kernels/*.cu"))
     assert len(sources) == count
     for source in sources:
@@ -281,6 +282,99 @@ def test_verify_of_an_artifact_sees_a_change_of_any_source(mode, count, tmp_path
         done = megalith("verify", str(folder))
         assert done.returncode == 3 and f"{source.name}: expected the source that kernels.mlir" in done.stderr
         source.write_text(text)
+
+
+def pointed(stderr, file):
+    """(kind, line of the file, message) of each diagnostic, which must quote that line with a caret below its place."""
+    said, lines, found = stderr.splitlines(), file.read_text().splitlines(), []
+    for i, line in enumerate(said):
+        if place := re.fullmatch(re.escape(str(file)) + r":(\d+):(\d+): (error|note): (.*)", line):
+            quoted = lines[int(place[1]) - 1]
+            assert said[i + 1 : i + 3] == [quoted, " " * (int(place[2]) - 1) + "^"]
+            assert quoted[int(place[2]) - 1 :].startswith("task."), quoted
+            found.append((place[3], quoted.strip(), place[4]))
+    assert len(said) == 3 * len(found) + 1, "says more than faults, with no op dumped: " + stderr
+    return found
+
+
+def without(file, *words):
+    """The text again, but not the first line of each of these words."""
+    lines = file.read_text().splitlines(keepends=True)
+    for word in words:
+        lines.pop(next(i for i, line in enumerate(lines) if word in line))
+    file.write_text("".join(lines))
+
+
+def test_verify_of_an_artifact_points_into_its_kernels(tmp_path):
+    """At both tasks of a deadlock, though the passes' own places, behind the ops, are all in the config."""
+    compile_small(tmp_path, tmp_path / "cache")
+    file = tmp_path / "out/sm_90a/rows2/kernels.mlir"
+    assert Path(CONFIG).name in file.read_text()
+    without(file, "task.signal @qkv_full")
+    done = megalith("verify", str(file.parent))
+    assert done.returncode == 3 and done.stdout == ""
+    found = pointed(done.stderr, file)
+    assert any(kind == "error" and "task.wait @qkv_full" in line and "deadlock: the consumer of @attention waits" in says
+               for kind, line, says in found)
+    assert any(kind == "note" and "task.acquire @qkv_free" in line and "the poller of @attention is blocked here" in says
+               for kind, line, says in found)
+
+
+def test_verify_tells_faults_of_whole_kernels_apart(tmp_path):
+    compile_small(tmp_path, tmp_path / "cache")
+    file = tmp_path / "out/sm_90a/rows2/kernels.mlir"
+    without(file, *3 * ["task.launch_dependents"])
+    done = megalith("verify", str(file))
+    assert done.returncode == 3
+    names = [re.match(r"task.kernel @(\w+)", line)[1] for _, line, says in pointed(done.stderr, file)
+             if "lets the next launch start 0 times" in says]
+    assert names == ["embed", "layer", "last"]
+
+
+def test_verify_points_at_what_is_no_valid_op(tmp_path):
+    compile_small(tmp_path, tmp_path / "cache")
+    file = tmp_path / "out/sm_90a/rows2/kernels.mlir"
+    file.write_text(file.read_text().replace("task.wait @qkv_full", "task.wait @nothing", 1))
+    done = megalith("verify", str(file))
+    assert done.returncode == 1
+    kind, line, says = pointed(done.stderr, file)[0]
+    assert kind == "error" and "task.wait @nothing" in line and "@nothing" in says
+
+
+def test_verify_of_an_artifact_compares_cubins(tmp_path):
+    """By the digests of its plan. Made-up bytes do: they are not looked into."""
+    compile_small(tmp_path, tmp_path / "cache")
+    folder = tmp_path / "out/sm_90a/rows2"
+    plan = json.loads((folder / "plan.json").read_text())
+    kernel = next(kernel for kernel in plan["kernels"] if kernel["name"] == "layer")
+    kernel["cubin"] = "kernels/layer.cubin"
+    cubin = folder / kernel["cubin"]
+    cubin.write_bytes(b"\x7fELF, made up")
+
+    def told(code):
+        (folder / "plan.json").write_text(json.dumps(plan))
+        done = megalith("verify", str(folder), "--cases", "0")
+        assert done.returncode == code, done.stderr
+        return done.stdout if code == 0 else done.stderr
+
+    assert "layer.cubin: expected a digest of it in plan.json" in told(3)
+    kernel["cubin_digest"] = 32 * "0"
+    says = told(3)
+    assert f"layer.cubin: expected the cubin of kernel 'layer', of digest {32 * '0'} as plan.json says" in says
+    kernel["cubin_digest"] = re.search(r"but got 13 bytes of digest (\w{32}); compile again", says)[1]
+    assert "the sources are theirs; 1 cubin is the plan's" in told(0)
+    cubin.write_bytes(b"")
+    assert "layer.cubin: expected the cubin of kernel 'layer'" in (says := told(3)) and "got 0 bytes" in says
+    cubin.unlink()
+    assert "layer.cubin: expected a kernel's cubin but cannot read it" in told(1)
+
+
+def test_verify_makes_the_folder_for_ptx(tmp_path):
+    done = megalith("verify", M0, "--ptx", str(tmp_path / "new/ptx"))
+    if done.returncode == 4 and "NVRTC" in done.stderr:
+        pytest.skip("no NVRTC here")
+    assert done.returncode == 0, done.stderr
+    assert [file.name for file in (tmp_path / "new/ptx").iterdir()] == ["m0.ptx"]
 
 
 def test_a_proof_is_kept(tmp_path):

@@ -56,7 +56,7 @@ Error writeText(StringRef file, StringRef text) {
     return Error::success();
   }
   auto refuse = [&](std::error_code code) {
-    return failure(Exit::Input, "{0}: cannot write it: {1}; choose another -o", file,
+    return failure(Exit::Input, "{0}: cannot write it: {1}; choose another place", file,
                    code.message());
   };
   // Through links, so that they stay; devices and pipes are written as they are, not replaced.

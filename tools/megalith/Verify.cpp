@@ -2,6 +2,7 @@
 
 #include "passes/verify/Verify.h"
 #include "codegen/Emitter.h"
+#include "runtime/kernel_cache.h"
 #include "runtime/plan.h"
 #include "tools/megalith-opt/Registration.h"
 #include "tools/megalith/ArtifactPlan.h"
@@ -12,7 +13,6 @@
 #include "tools/megalith/Verification.h"
 
 #include "mlir/IR/Diagnostics.h"
-#include "mlir/Parser/Parser.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
@@ -28,19 +28,6 @@ static StringRef body(StringRef source) {
   while (source.starts_with("//"))
     source = source.split('\n').second;
   return source;
-}
-
-/// The same with the model that lies beside the kernels.
-static Expected<PrintedKernels> printArtifact(mlir::ModuleOp module, StringRef folder) {
-  SmallString<128> modelFile(folder);
-  sys::path::append(modelFile, kModelFile);
-  Expected<std::string> text = readText(modelFile, "the model's graph");
-  if (!text)
-    return text.takeError();
-  auto model = mlir::parseSourceString<mlir::ModuleOp>(*text, module.getContext(), modelFile);
-  if (!model)
-    return failure(Exit::Input, "{0}: expected valid moe IR but got the errors above", modelFile);
-  return printArtifact(module, *model);
 }
 
 /// That an artifact's sources are what the kernels that were proved print as; with them that of the
@@ -60,6 +47,34 @@ static Error checkSources(const PrintedKernels &printed, StringRef folder) {
           file, kKernelsFile);
   }
   return Error::success();
+}
+
+/// That the cubins are those of the plan's digests. Says what it found.
+static Expected<std::string> checkCubins(const runtime::Plan &plan, StringRef folder) {
+  size_t compared = 0;
+  for (const runtime::Kernel &kernel : plan.kernels) {
+    if (kernel.cubin.empty())
+      continue;
+    SmallString<128> file(folder);
+    sys::path::append(file, kernel.cubin);
+    Expected<std::string> bytes = readText(file, "a kernel's cubin");
+    if (!bytes)
+      return bytes.takeError();
+    if (kernel.cubinDigest.empty())
+      return failure(Exit::Proof,
+                     "{0}: expected a digest of it in {1}, as of every cubin, but kernel '{2}' has "
+                     "none; compile again",
+                     file, kPlanFile, kernel.name);
+    if (const std::string digest = runtime::digestOf(*bytes); digest != kernel.cubinDigest)
+      return failure(Exit::Proof,
+                     "{0}: expected the cubin of kernel '{1}', of digest {2} as {3} says, but got "
+                     "{4} bytes of digest {5}; compile again",
+                     file, kernel.name, kernel.cubinDigest, kPlanFile, bytes->size(), digest);
+    ++compared;
+  }
+  if (compared == 0)
+    return "; no cubins";
+  return formatv("; {0} cubin{1} the plan's", compared, compared == 1 ? " is" : "s are").str();
 }
 
 /// The lint of what NVRTC makes of the sources, where there is NVRTC. Says what it did.
@@ -107,17 +122,23 @@ static Error runVerify(const Arguments &arguments) {
   mlir::DialectRegistry registry;
   registerDialects(registry);
   mlir::MLIRContext context(registry);
+  context.printOpOnDiagnostic(false); // a kernel is hundreds of lines
   SourceMgr sources;
   // Diagnostics keep their notes: they name both sides of a missing edge.
   mlir::SourceMgrDiagnosticHandler handler(sources, &context);
-  auto module = parseKernels(context, *text, file, &sources);
+  auto module = parseKernels(context, *text, file, &sources, Places::Text);
   if (!module)
     return module.takeError();
   if (mlir::failed(verify::verifyPlan(**module, int(*cases))))
     return failure(Exit::Proof, "{0}: not proved, for the reasons above", file);
   std::optional<PrintedKernels> printed;
+  std::string cubins;
   if (isArtifact) {
-    auto whole = printArtifact(**module, given);
+    // Again: sources name the places that the passes wrote.
+    auto written = parseKernels(context, *text, file);
+    if (!written)
+      return written.takeError();
+    auto whole = printArtifact(**written, given);
     if (!whole)
       return whole.takeError();
     printed = std::move(*whole);
@@ -130,20 +151,30 @@ static Error runVerify(const Arguments &arguments) {
       return with(Exit::Input, plan.takeError());
     if (Error error = checkPlan(*plan, printed->plan, planFile, Exit::Proof))
       return error;
+    auto compared = checkCubins(*plan, given);
+    if (!compared)
+      return compared.takeError();
+    cubins = std::move(*compared);
   }
+  if (StringRef folder = arguments.text("ptx"); !folder.empty())
+    if (auto code = sys::fs::create_directories(folder))
+      return failure(Exit::Input,
+                     "--ptx: {0}: expected a folder, or a place for a new one, but got: {1}; name "
+                     "another",
+                     folder, code.message());
   auto linted = lintAll(**module, printed ? &*printed : nullptr, arguments.text("ptx"));
   if (!linted)
     return linted.takeError();
   const auto kernels = range_size((*module)->getOps<task::KernelOp>());
-  return writeText("", formatv("{0}: proved: {1} kernel{2} without deadlock or race{3}{4}\n", given,
-                               kernels, kernels == 1 ? "" : "s",
-                               isArtifact ? ", and the sources are theirs" : "", *linted)
+  return writeText("", formatv("{0}: proved: {1} kernel{2} without deadlock or race{3}{4}{5}\n",
+                               given, kernels, kernels == 1 ? "" : "s",
+                               isArtifact ? ", and the sources are theirs" : "", cubins, *linted)
                            .str());
 }
 
 static constexpr Option kOptions[] = {
     {"cases", "<n>", "random cases beside the largest one, per kernel (8)"},
-    {"ptx", "<folder>", "keep the PTX that was looked at, as <kernel>.ptx"},
+    {"ptx", "<folder>", "keep the PTX that was looked at, as <kernel>.ptx; made if need be"},
 };
 
 const Command kVerify = {

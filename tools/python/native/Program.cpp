@@ -215,8 +215,9 @@ Expected<RunResult> Program::run(RunRequest request) {
 
 /// With what the parser said in one line.
 static Expected<mlir::OwningOpRef<mlir::ModuleOp>> parse(mlir::MLIRContext &context, StringRef text,
-                                                         StringRef name, const Messages &messages) {
-  auto module = cli::parseKernels(context, text, name);
+                                                         StringRef name, const Messages &messages,
+                                                         cli::Places places) {
+  auto module = cli::parseKernels(context, text, name, nullptr, places);
   if (module || messages.empty())
     return module;
   consumeError(module.takeError());
@@ -228,7 +229,7 @@ Expected<int64_t> verifyText(StringRef text, StringRef name, int cases, Messages
   registerDialects(registry);
   mlir::MLIRContext context(registry);
   Collector collector(context, messages);
-  auto module = parse(context, text, name, messages);
+  auto module = parse(context, text, name, messages, cli::Places::Text);
   if (!module)
     return module.takeError();
   if (mlir::failed(verify::verifyPlan(**module, cases)))
@@ -241,7 +242,7 @@ Expected<Texts> emitText(StringRef text, StringRef name, bool digests, Messages 
   registerDialects(registry);
   mlir::MLIRContext context(registry);
   Collector collector(context, messages);
-  auto module = parse(context, text, name, messages);
+  auto module = parse(context, text, name, messages, cli::Places::Written);
   if (!module)
     return module.takeError();
   Texts texts;
