@@ -211,6 +211,14 @@ Expected<CostTable> parseCostTable(StringRef text, StringRef file) {
   const json::Object *object = root->getAsObject();
   if (!object)
     return problem("{0}: expected an object but got {1}", file, kindOf(*root));
+  // Of other files a version's number would be compared with ours.
+  if (!object->getObject("device") && !object->getArray("costs"))
+    return problem("{0}: expected a cost table, with \"device\" and \"costs\", but got another "
+                   "object{1}; megalith calibrate makes one",
+                   file,
+                   object->getString("format")
+                       ? formatv(", of format '{0}'", *object->getString("format")).str()
+                       : std::string());
   Fields fields(*object, file.str());
   int64_t version = 0;
   if (Error error = fields.integer("version", 0, version))

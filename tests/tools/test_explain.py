@@ -12,8 +12,8 @@ CONFIG = os.path.abspath("models/configs/qwen3-moe-small.test.json")
 REAL = os.path.abspath("models/configs/qwen3-30b-a3b.json")
 
 
-def megalith(*words):
-    return subprocess.run([MEGALITH, *words], capture_output=True, text=True, timeout=120)
+def megalith(*words, cwd=None):
+    return subprocess.run([MEGALITH, *words], capture_output=True, text=True, cwd=cwd, timeout=120)
 
 
 def said(*words):
@@ -91,8 +91,8 @@ def test_limits(plan):
     layer = text[text.index("kernel layer"):text.index("kernel last")]
     assert "memory         130.55 MB: " in layer
     assert re.search(r"exchanges +6 one after another: \d+\.\d\d us", layer)
-    long = said("explain", plan(REAL, 1, sms=132), "--context", "131072")
-    assert "memory         382.21 MB: " in long[long.index("kernel layer"):]
+    long = said("explain", plan(REAL, 1, sms=132), "--context", "40959")
+    assert "memory         197.65 MB: " in long[long.index("kernel layer"):]
 
 
 def test_json_tells_the_same(plan):
@@ -116,13 +116,53 @@ def test_a_target_without_costs_has_no_times(plan):
     (["layer/embed"], 2, "but got 'layer/embed'; there are "),
     (["o_proj", "router"], 2, "expected one <stage or edge> but got 'o_proj' and 'router'"),
     (["o_proj", "--json"], 2, "--json: expected without a stage or edge"),
-    (["--experts", "0"], 2, "--experts: expected a number from 1 to 4096 but got '0'"),
-    (["--costs", CONFIG], 1, "qwen3-moe-small.test.json"),
+    (["--experts", "3"], 2, "--experts: expected a number from 4 to 4 but got '3'"),  # one row chooses four
+    (["--experts", "5"], 2, "--experts: expected a number from 4 to 4 but got '5'"),
+    (["--context", "4096"], 2, "--context: expected a number from 0 to 4095 but got '4096'"),
+    (["--costs", CONFIG], 1, "qwen3-moe-small.test.json: expected a cost table, with "),
 ])
 def test_mistakes(plan, words, code, says):
     done = megalith("explain", plan(sms=8), *words)
     assert done.returncode == code, done.stderr
     assert says in done.stderr and done.stderr.count("\n") == 1 and done.stdout == ""
+
+
+def test_as_many_experts_as_rows_can_choose(plan):
+    assert "expected a number from 4 to 8 " in megalith("explain", plan(rows=2, sms=8), "--experts", "9").stderr
+    assert "expected a number from 4 to 16 " in megalith("explain", plan(rows=8, sms=8), "--experts", "17").stderr
+    assert "weights of 7.0 of 16 experts" in said("explain", plan(rows=2, sms=8), "--experts", "7")
+
+
+def test_as_many_positions_as_there_are(plan):
+    """The usual 8,192 are more than the small model has."""
+    assert json.loads(said("explain", plan(sms=8), "--json"))["context"] == 4095
+    assert json.loads(said("explain", plan(REAL, 1, sms=132), "--json"))["context"] == 8192
+
+
+def copied(folder, to, find="", other=""):
+    """The artifact without what nothing here reads; in its plan.json other words."""
+    to.mkdir()
+    for name in ("plan.json", "kernels.mlir", "model.mlir"):
+        (to / name).write_text(open(os.path.join(folder, name)).read())
+    text = (to / "plan.json").read_text()
+    assert find in text
+    (to / "plan.json").write_text(text.replace(find, other))
+    return to
+
+
+@pytest.mark.parametrize("command", [["explain"], ["simulate", "--context", "40"], ["report", "-o", "out.html"]])
+def test_a_plan_that_is_not_its_kernels(plan, command, tmp_path):
+    done = megalith(command[0], str(copied(plan(sms=8), tmp_path / "same")), *command[1:], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "out.html").unlink(missing_ok=True)
+    edited = copied(plan(sms=8), tmp_path / "edited", '"sms": 8,', '"sms": 7,')
+    mixed = copied(plan(sms=8), tmp_path / "mixed")
+    (mixed / "kernels.mlir").write_text(open(os.path.join(plan(rows=2, sms=8), "kernels.mlir")).read())
+    for folder, says in ((edited, '"sms": 8 as kernels.mlir and model.mlir say but got "sms": 7; compile again'),
+                         (mixed, "compile again instead of editing it")):
+        done = megalith(command[0], str(folder), *command[1:], cwd=tmp_path)
+        assert done.returncode == 1 and says in done.stderr and "plan.json, line " in done.stderr, done.stderr
+        assert done.stdout == "" and not (tmp_path / "out.html").exists()
 
 
 def test_no_plan(tmp_path):

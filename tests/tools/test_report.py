@@ -170,11 +170,15 @@ def test_nothing_from_elsewhere_and_no_complaint(made, page):
 
 
 def test_a_prediction_is_simulated(made, tmp_path):
-    result = megalith("report", made.plan, "--context", 40, "-o", tmp_path / "r.html")
-    assert result.returncode == 0 and result.stderr == ""
-    text = (tmp_path / "r.html").read_text()
-    data = json.loads(text.split('id="predicted">')[1].split("</script>")[0])
-    assert data["source"] == "predicted" and tasks(data) > 100
+    for words in (["--context", 40], []):  # without: as many positions as the plan has
+        result = megalith("report", made.plan, *words, "-o", tmp_path / "r.html")
+        assert result.returncode == 0 and result.stderr == ""
+        text = (tmp_path / "r.html").read_text()
+        data = json.loads(text.split('id="predicted">')[1].split("</script>")[0])
+        assert data["source"] == "predicted" and tasks(data) > 100
+    result = megalith("report", made.plan, "--context", 4096, "-o", tmp_path / "other.html")
+    assert result.returncode == 2 and "--context: expected a number from 0 to 4095 but got '4096'" in result.stderr
+    assert not (tmp_path / "other.html").exists()
 
 
 def test_a_plan_without_timelines(made, tmp_path):
@@ -210,6 +214,10 @@ CHANGES = [
     (lambda t: t["launches"][0].update(kernel="other"), "expected a kernel of \"names\" but got 'other'"),
     (lambda t: t["path"]["segments"][0].update(begin="x"), "path.segments[0].begin: expected a number"),
     (lambda t: t["path"]["segments"][0].update(stage=77), "path.segments: expected a stage below"),
+    (lambda t: t["launches"][0]["warps"][0].update(begin=-1e300), ".begin: expected a number within 1e15 but got -1"),
+    (lambda t: t["launches"][0]["warps"][0]["stages"][0].__setitem__(2, 1e300), "each within 1e15"),
+    (lambda t: t.update(source="predicted"), "source: expected what was measured, by megalith bench or run --trace"),
+    (lambda t: t.update(source="guessed"), "source: expected \"measured\" or \"predicted\" but got something else"),
     (lambda t: t["summary"]["kernels"][0].pop("hops"), "hops: expected a list but got nothing"),
     (lambda t: t["summary"]["kernels"][0]["stages"][0].update(length=None), ".length: expected a number"),
 ]
@@ -221,6 +229,22 @@ def test_a_timeline_that_is_none(made, tmp_path, change, says):
     result = megalith("report", made.plan, "--trace", tmp_path / "t.json", "-o", tmp_path / "r.html")
     assert result.returncode == 1 and says in result.stderr and result.stderr.count("\n") == 1, result.stderr
     assert not (tmp_path / "r.html").exists()
+
+
+def test_a_measured_timeline_is_no_prediction(made, tmp_path):
+    result = megalith("report", made.plan, "--predicted", made.trace, "-o", tmp_path / "r.html")
+    assert result.returncode == 1 and "source: expected what was predicted" in result.stderr
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_timelines_that_do_not_say_are_measured(made, tmp_path):
+    def older(timeline):
+        timeline.update(version=1)
+        timeline.pop("source")
+        timeline.pop("path")
+
+    (tmp_path / "t.json").write_text(json.dumps(changed(made.measured, older)))
+    done("report", made.plan, "--trace", tmp_path / "t.json", "-o", tmp_path / "r.html")
 
 
 def test_a_file_cut_short(made, tmp_path):

@@ -97,6 +97,7 @@ def test_rows_that_are_handed_on_in_their_poll(tmp_path):
     (["--context", "1,2"], 2, "--context: expected one number or 1, a row's each, but got 2"),
     (["--context", "40960"], 1, "expected contexts of 0 to 40959 positions, which kernel @layer has pages for, but got 40960"),
     (["--costs", "no-such.json"], 1, "no-such.json"),
+    (["--json", "no-such/out.json"], 1, "no-such/out.json: cannot write it: No such file or directory; choose another place"),
 ])
 def test_mistakes(artifact, options, code, message):
     done = megalith("simulate", artifact, *options, code=code)
@@ -119,8 +120,11 @@ def test_what_is_no_artifact_is_told(tmp_path):
 
 def test_beside_a_measured_timeline(artifact, tmp_path):
     """A timeline against itself differs by nothing, and has the same critical path."""
-    file = tmp_path / "timeline.json"
-    first = megalith("simulate", artifact, "--json", file).stdout
+    file, prediction = tmp_path / "timeline.json", tmp_path / "prediction.json"
+    first = megalith("simulate", artifact, "--json", prediction).stdout
+    # Stands for a measurement of the real model, which takes a GPU.
+    file.write_text(prediction.read_text().replace('"source":"predicted"', '"source":"measured"'))
+    assert file.read_text() != prediction.read_text()
     done = megalith("simulate", artifact, "--against", file)
     lines = done.stdout[done.stdout.index("kernel layer, us "):].splitlines()
     errors = [float(l.split()[-2]) for l in lines[1:11]]
@@ -141,7 +145,37 @@ def test_beside_a_measured_timeline(artifact, tmp_path):
     done = megalith("simulate", artifact, "--costs", slow, "--against", file).stdout
     assert "  beyond 10 %" in done and "  beyond 25 %" in done and "10 of 10 within" not in done
     file.write_text(file.read_text().replace('"rows":1,', '"rows":2,'))
-    assert "expected 1, 132: the plan's" in megalith("simulate", artifact, "--against", file, code=1).stderr
+    done = megalith("simulate", artifact, "--against", file, code=1)
+    assert "expected a timeline of qwen3-30b-a3b for sm_90a, 132 SMs, rows 1 but got " in done.stderr
+
+
+def test_beside_another_prediction(artifact, tmp_path):
+    """It is not called measured."""
+    file = tmp_path / "prediction.json"
+    megalith("simulate", artifact, "--json", file)
+    text = megalith("simulate", artifact, "--against", file).stdout
+    assert f"{file} is another prediction: nothing here was measured\nkernel layer, us " in text
+    text = text.replace("nothing here was measured", "")
+    assert "\nanother: critical path, " in text and " another  predicted     error" in text and "measured" not in text
+
+
+def test_what_is_no_timeline_of_the_plan(artifact, tmp_path):
+    file = tmp_path / "timeline.json"
+    megalith("simulate", artifact, "--json", file)
+    whole = json.loads(file.read_text())
+
+    def refused(says, change):
+        other = json.loads(json.dumps(whole))
+        change(other)
+        file.write_text(json.dumps(other))
+        done = megalith("simulate", artifact, "--against", file, code=1)
+        assert says in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+    warp = lambda t: t["launches"][0]["warps"][0]
+    refused("expected SMs below 132 and warps below 11 but got SM 9999", lambda t: warp(t).update(sm=9999))
+    refused(".begin: expected a number but got", lambda t: warp(t).update(begin="x"))
+    refused(".begin: expected a number within 1e15 but got", lambda t: warp(t).update(begin=-1e300))
+    refused("path.segments: expected a stage below", lambda t: t["path"]["segments"][0].update(stage=77))
 
 
 def test_other_plans(tmp_path):

@@ -384,6 +384,17 @@ private:
 
 } // namespace
 
+std::optional<std::pair<int64_t, int64_t>> expertRange(ModuleOp module) {
+  std::optional<std::pair<int64_t, int64_t>> range;
+  for (KernelOp kernel : module.getOps<KernelOp>())
+    for (auto stage : kernel.getOps<StageOp>())
+      if (stage.getKind() == StageKind::ExpertUp) {
+        const int64_t topK = *configInt(stage, "top_k");
+        range = {topK, std::min(*configInt(stage, "experts"), topK * kernel.getRows())};
+      }
+  return range;
+}
+
 Facts gather(ModuleOp module, const runtime::Plan &plan, const costs::CostTable *costs,
              const Step &step) {
   return Gatherer(plan, costs, step).gather(module);

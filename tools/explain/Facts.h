@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace megalith::explain {
@@ -129,6 +130,10 @@ struct Facts {
 
 /// Different experts of `experts` that `rows` rows choose, `topK` each, at random, on average.
 double expectedExperts(int64_t experts, int64_t topK, int64_t rows);
+
+/// The fewest and most different experts that a layer's rows can choose: one row's, and every row
+/// its own, of those that there are. None in kernels without experts.
+std::optional<std::pair<int64_t, int64_t>> expertRange(mlir::ModuleOp module);
 
 /// `module` holds the plan's kernels at role level. `costs` may be null: then there are no times.
 Facts gather(mlir::ModuleOp module, const runtime::Plan &plan, const costs::CostTable *costs,

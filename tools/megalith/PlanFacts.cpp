@@ -7,6 +7,7 @@
 #include "runtime/kernel_cache.h"
 #include "tools/explain/Code.h"
 #include "tools/megalith-opt/Registration.h"
+#include "tools/megalith/ArtifactPlan.h"
 #include "tools/megalith/Compilation.h"
 #include "tools/megalith/Failure.h"
 #include "tools/megalith/Files.h"
@@ -16,6 +17,8 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
+
+#include <algorithm>
 
 using namespace llvm;
 
@@ -77,22 +80,41 @@ static Error addCode(StringRef folder, explain::Facts &facts) {
   return Error::success();
 }
 
+int64_t usualContext(const runtime::Plan &plan) {
+  return std::clamp<int64_t>(plan.maxPositions - 1, 0, 8192);
+}
+
+/// --context and --experts, as far as this plan can have them.
+static Expected<explain::Step> readStep(const Arguments &arguments, mlir::ModuleOp module,
+                                        const runtime::Plan &plan) {
+  Expected<int64_t> context =
+      arguments.integer("context", 0, plan.maxPositions - 1, usualContext(plan));
+  if (!context)
+    return context.takeError();
+  explain::Step step = {.context = *context};
+  if (!arguments.has("experts"))
+    return step;
+  const auto range = explain::expertRange(module);
+  if (!range)
+    return failure(Exit::CommandLine,
+                   "--experts: expected with a plan of experts but {0} has none; leave it out",
+                   plan.model);
+  Expected<int64_t> experts = arguments.integer("experts", range->first, range->second, 0);
+  if (!experts)
+    return experts.takeError();
+  step.experts = double(*experts);
+  return step;
+}
+
 explain::Facts factsOf(mlir::ModuleOp module, const runtime::Plan &plan) {
   Expected<costs::CostTable> table = costs::builtinCostTable(plan.target);
   if (table)
-    return explain::gather(module, plan, &*table, {.context = kContext});
+    return explain::gather(module, plan, &*table, {.context = usualContext(plan)});
   consumeError(table.takeError());
-  return explain::gather(module, plan, nullptr, {.context = kContext});
+  return explain::gather(module, plan, nullptr, {.context = usualContext(plan)});
 }
 
 Expected<PlanFacts> readFacts(const Arguments &arguments) {
-  Expected<int64_t> context = arguments.integer("context", 0, (1 << 20) - 1, kContext);
-  if (!context)
-    return context.takeError();
-  Expected<int64_t> experts = arguments.integer("experts", 1, 4096, 0);
-  if (!experts)
-    return experts.takeError();
-
   StringRef given = arguments.positional();
   PlanFacts out;
   out.folder = given.str();
@@ -122,8 +144,12 @@ Expected<PlanFacts> readFacts(const Arguments &arguments) {
   auto module = parseKernels(mlirContext, *text, kernelsFile);
   if (!module)
     return module.takeError();
-  out.facts = explain::gather(**module, *plan, *table ? &**table : nullptr,
-                              {.context = *context, .experts = double(*experts)});
+  if (Error error = checkArtifact(*plan, **module, out.folder))
+    return error;
+  Expected<explain::Step> step = readStep(arguments, **module, *plan);
+  if (!step)
+    return step.takeError();
+  out.facts = explain::gather(**module, *plan, *table ? &**table : nullptr, *step);
   if (arguments.has("code"))
     if (Error error = addCode(out.folder, out.facts))
       return error;

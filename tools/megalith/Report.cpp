@@ -15,14 +15,14 @@ namespace megalith::cli {
 
 /// The timeline that the option names, or "".
 static Expected<std::string> timeline(const Arguments &arguments, StringRef option,
-                                      const runtime::Plan &plan) {
+                                      const runtime::Plan &plan, report::Origin origin) {
   if (!arguments.has(option))
     return "";
   StringRef file = arguments.text(option);
   Expected<std::string> text = readText(file, "a timeline in JSON");
   if (!text)
     return text.takeError();
-  Expected<std::string> checked = report::checkTimeline(*text, file, plan);
+  Expected<std::string> checked = report::checkTimeline(*text, file, plan, origin);
   if (!checked)
     return with(Exit::Input, checked.takeError());
   return checked;
@@ -31,13 +31,14 @@ static Expected<std::string> timeline(const Arguments &arguments, StringRef opti
 /// The predicted timeline: of the file given, else simulated; "", and why, where it cannot be.
 static Expected<std::string> prediction(const Arguments &arguments, const PlanFacts &plan) {
   if (arguments.has("predicted"))
-    return timeline(arguments, "predicted", plan.facts.plan);
+    return timeline(arguments, "predicted", plan.facts.plan, report::Origin::Predicted);
   Expected<std::string> text = predictedTimeline(plan.folder, plan.facts.step.context, arguments);
   if (!text) {
     errs() << "no predicted timeline: " << toString(text.takeError()) << "\n";
     return "";
   }
-  Expected<std::string> checked = report::checkTimeline(*text, "prediction", plan.facts.plan);
+  Expected<std::string> checked =
+      report::checkTimeline(*text, "prediction", plan.facts.plan, report::Origin::Predicted);
   if (!checked)
     return with(Exit::Run, checked.takeError());
   return checked;
@@ -47,7 +48,8 @@ static Error runReport(const Arguments &arguments) {
   Expected<PlanFacts> plan = readFacts(arguments);
   if (!plan)
     return plan.takeError();
-  Expected<std::string> measured = timeline(arguments, "trace", plan->facts.plan);
+  Expected<std::string> measured =
+      timeline(arguments, "trace", plan->facts.plan, report::Origin::Measured);
   if (!measured)
     return measured.takeError();
   Expected<std::string> predicted = prediction(arguments, *plan);

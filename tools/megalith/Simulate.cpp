@@ -4,11 +4,14 @@
 #include "codegen/PlanBuilder.h"
 #include "passes/costs/Builtin.h"
 #include "tools/megalith-opt/Registration.h"
+#include "tools/megalith/ArtifactPlan.h"
 #include "tools/megalith/Commands.h"
 #include "tools/megalith/Compilation.h"
 #include "tools/megalith/Files.h"
+#include "tools/megalith/PlanFacts.h"
 #include "tools/megalith/Prediction.h"
 #include "tools/megalith/Verification.h"
+#include "tools/report/Timeline.h"
 #include "tools/trace/Export.h"
 #include "tools/trace/Import.h"
 #include "tools/trace/Path.h"
@@ -53,6 +56,8 @@ static Error load(StringRef folder, SimulatedPlan &out) {
   if (!module)
     return module.takeError();
   out.module = std::move(*module);
+  if (Error error = checkArtifact(out.plan, *out.module, folder))
+    return error;
   SmallVector<task::KernelOp> all(out.module->getOps<task::KernelOp>());
   for (task::KernelOp kernel : all)
     out.kernels[kernel.getSymName().str()] = kernel;
@@ -205,12 +210,16 @@ Expected<std::string> predictedTimeline(StringRef folder, int64_t context,
   return trace::toJson(plan, predicted->trace, predicted->summary, trace::Source::Predicted);
 }
 
-/// The prediction beside a measured timeline, and that one's critical path.
+/// The prediction beside another timeline, and that one's critical path. Says so where it was not
+/// measured.
 static Expected<std::string> compare(StringRef file, const runtime::Plan &plan,
                                      const trace::Summary &predicted) {
   Expected<std::string> text = readText(file, "a timeline in JSON");
   if (!text)
     return text.takeError();
+  auto checked = report::checkTimeline(*text, file, plan, report::Origin::Any);
+  if (!checked)
+    return with(Exit::Input, checked.takeError());
   Expected<trace::Recorded> measured = trace::fromJson(*text, file, plan);
   if (!measured)
     return with(Exit::Input, measured.takeError());
@@ -220,12 +229,15 @@ static Expected<std::string> compare(StringRef file, const runtime::Plan &plan,
                    "{0}: expected a timeline with a kernel that is predicted, as '{1}', but its "
                    "summary has none; record the middle of a step",
                    file, predicted.kernels.empty() ? "" : predicted.kernels.front().kernel);
-  std::string out = "\n" + compared.text;
+  std::string out = "\n";
+  if (measured->isPredicted)
+    out += formatv("{0} is another prediction: nothing here was measured\n", file).str();
+  out += compared.text;
   out += formatv("{0} of {1} within {2:F0} % a launch, {3:F0} % a stage, {4:F0} % of a path\n",
                  compared.compared - compared.beyond, compared.compared, trace::kLaunchLimit,
                  trace::kStageLimit, trace::kPathLimit);
   if (const auto path = trace::criticalPath(plan, measured->trace))
-    out += "\nmeasured: " + trace::table(*path);
+    out += (measured->isPredicted ? "\nanother: " : "\nmeasured: ") + trace::table(*path);
   return out;
 }
 
@@ -240,7 +252,7 @@ static Error runSimulate(const Arguments &arguments) {
   if (!contexts)
     return contexts.takeError();
   if (contexts->empty())
-    contexts->push_back(8192);
+    contexts->push_back(usualContext(plan));
   if (contexts->size() != 1 && int64_t(contexts->size()) != plan.rows)
     return failure(Exit::CommandLine,
                    "--context: expected one number or {0}, a row's each, but "
@@ -322,7 +334,9 @@ static Error runSimulate(const Arguments &arguments) {
 }
 
 static constexpr Option kOptions[] = {
-    {"context", "<n>", "positions in the pages, one for all rows or by commas each row's (8192)"},
+    {"context", "<n>",
+     "positions in the pages, one for all rows or by commas each row's (8192, "
+     "or as many as the plan has)"},
     {"seed", "<n>", "of the experts that rows choose (1)"},
     {"experts", "<n>", "different ones that rows choose in a layer, as bench counts (by chance)"},
     {"layers", "<n>", "layers in a row, after one that only fills the pipeline (4)"},

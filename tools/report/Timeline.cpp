@@ -20,11 +20,15 @@ namespace {
 
 constexpr int64_t kOldestVersion = 1, kNewestVersion = 2;
 constexpr int64_t kWarps = 11; ///< of a CTA (runtime/abi.h)
+/// Times are ns of one run's clock, and 11 days are too many for one: beyond, doubles lose the
+/// tenths that are written.
+constexpr double kLongest = 1e15;
 
 /// Tells where in the file something is not as expected.
 class Checker {
 public:
-  Checker(StringRef file, const runtime::Plan &plan) : file(file), plan(plan) {}
+  Checker(StringRef file, const runtime::Plan &plan, Origin origin)
+      : file(file), plan(plan), origin(origin) {}
 
   Error check(const json::Value &value) {
     const json::Object *root = value.getAsObject();
@@ -37,6 +41,8 @@ public:
     if (version < kOldestVersion || version > kNewestVersion)
       return wrong("version", formatv("{0} to {1}", kOldestVersion, kNewestVersion).str(),
                    std::to_string(version));
+    if (Error error = checkOrigin(*root))
+      return error;
     if (Error error = checkPlan(*root))
       return error;
     if (Error error = checkNames(*root))
@@ -59,6 +65,26 @@ private:
     return createStringError(formatv("{0}{1}{2}: expected {3} but got {4}", file,
                                      where.empty() ? "" : ", ", where, expected, got)
                                  .str());
+  }
+
+  /// That a prediction is not shown as measured, nor the other way round.
+  Error checkOrigin(const json::Object &root) {
+    const StringRef source =
+        root.getString("source").value_or(root.get("source") ? "" : "measured");
+    if (source != "measured" && source != "predicted")
+      return wrong("source", "\"measured\" or \"predicted\"", "something else");
+    const bool isPredicted = source == "predicted";
+    if (isPredicted && origin == Origin::Measured)
+      return wrong("source", "what was measured, by megalith bench or run --trace",
+                   "what was predicted, by megalith simulate; give it as --predicted");
+    if (!isPredicted && origin == Origin::Predicted)
+      return wrong("source", "what was predicted, by megalith simulate --json",
+                   "what was measured; give it as --trace");
+    return Error::success();
+  }
+
+  static bool isTime(std::optional<double> number) {
+    return number && std::abs(*number) <= kLongest;
   }
 
   Error checkPlan(const json::Object &root) {
@@ -103,9 +129,14 @@ private:
       for (StringRef name : texts)
         if (!entry->getString(name))
           return wrong(place + "." + name.str(), "text", "something else");
-      for (StringRef name : numbers)
-        if (!entry->getNumber(name))
+      for (StringRef name : numbers) {
+        const std::optional<double> number = entry->getNumber(name);
+        if (!number)
           return wrong(place + "." + name.str(), "a number", "something else");
+        if (!isTime(number))
+          return wrong(place + "." + name.str(), "a number within 1e15",
+                       formatv("{0:E}", *number).str());
+      }
     }
     return Error::success();
   }
@@ -211,15 +242,17 @@ private:
     const json::Array *part = value.getAsArray();
     bool isWhole = part && part->size() == kNumbers;
     for (size_t i = 0; isWhole && i < kNumbers; ++i)
-      isWhole = (*part)[i].getAsNumber() || (i >= kAlways && (*part)[i].getAsNull());
+      isWhole = isTime((*part)[i].getAsNumber()) || (i >= kAlways && (*part)[i].getAsNull());
     if (!isWhole)
-      return wrong(where, "[stage, begin, end, waited, stalled, ready, first, last]",
+      return wrong(where,
+                   "[stage, begin, end, waited, stalled, ready, first, last], each within 1e15",
                    "something else");
     return checkStage(kernel, (*part)[0].getAsInteger().value_or(-1), where);
   }
 
   StringRef file;
   const runtime::Plan &plan;
+  Origin origin;
   std::map<std::string, int64_t> stages; ///< how many, by kernel
 };
 
@@ -258,13 +291,14 @@ void write(const json::Value &value, raw_ostream &os) {
 
 } // namespace
 
-Expected<std::string> checkTimeline(StringRef text, StringRef file, const runtime::Plan &plan) {
+Expected<std::string> checkTimeline(StringRef text, StringRef file, const runtime::Plan &plan,
+                                    Origin origin) {
   Expected<json::Value> value = runtime::parseJson(text);
   if (!value)
     return createStringError(
         formatv("{0}: expected a timeline in JSON but got {1}", file, toString(value.takeError()))
             .str());
-  if (Error error = Checker(file, plan).check(*value))
+  if (Error error = Checker(file, plan, origin).check(*value))
     return error;
   std::string out;
   raw_string_ostream stream(out);

@@ -11,11 +11,14 @@
 
 namespace megalith::report {
 
+/// What a timeline's times are of. Files of version 1 do not say: they are measured.
+enum class Origin { Measured, Predicted, Any };
+
 /// The JSON of docs/trace-json.md in `text`, written anew without digits that mean nothing. It must
-/// be of the plan's model, target, SMs and rows, and whole: every name, place and time that the
-/// page reads is there. The error names `file` and the place.
+/// be of that origin and of the plan's model, target, SMs and rows, and whole: every name, place
+/// and time that the page reads is there. The error names `file` and the place.
 llvm::Expected<std::string> checkTimeline(llvm::StringRef text, llvm::StringRef file,
-                                          const runtime::Plan &plan);
+                                          const runtime::Plan &plan, Origin origin);
 
 } // namespace megalith::report
 

@@ -28,6 +28,7 @@ public:
     const json::Object *root = value.getAsObject();
     if (!root || root->getString("format").value_or("") != "megalith-trace")
       return wrong("format", "\"megalith-trace\"");
+    out.isPredicted = root->getString("source").value_or("") == "predicted";
     if (root->getInteger("rows").value_or(0) != plan.rows ||
         root->getInteger("sms").value_or(0) != plan.sms)
       return wrong("rows, sms", llvm::formatv("{0}, {1}: the plan's", plan.rows, plan.sms).str());
@@ -173,14 +174,15 @@ Comparison comparison(const Recorded &measured, const Summary &predicted, const 
         measured.kernels, [&](const Recorded::Kernel &k) { return k.kernel == kernel.kernel; });
     if (found == measured.kernels.end())
       continue;
-    out.text +=
-        llvm::formatv("kernel {0}, us          measured  predicted     error\n", kernel.kernel);
+    out.text += llvm::formatv("kernel {0}, us          {1}  predicted     error\n", kernel.kernel,
+                              measured.isPredicted ? " another" : "measured");
     if (found->period > 0 && kernel.period.count) {
       addLine(out, "a launch", found->period, kernel.period.median, kLaunchLimit);
       if (measured.pathPeriod > 0) {
         const double gap = 100 * (measured.pathPeriod / found->period - 1);
-        out.text += llvm::formatv("  its path      {0,10:F2} of measured {1,9:F1} %{2}\n",
-                                  measured.pathPeriod / 1000, gap, beyond(gap, kPathLimit))
+        out.text += llvm::formatv("  its path      {0,10:F2} of {3} {1,9:F1} %{2}\n",
+                                  measured.pathPeriod / 1000, gap, beyond(gap, kPathLimit),
+                                  measured.isPredicted ? "another " : "measured")
                         .str();
         ++out.compared;
         out.beyond += std::abs(gap) > kPathLimit;

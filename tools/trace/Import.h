@@ -23,7 +23,8 @@ struct Recorded {
     std::vector<Stage> stages;
   };
   std::vector<Kernel> kernels;
-  double pathPeriod = 0; ///< of a launch, what the file's critical path adds up to; 0: it has none
+  bool isPredicted = false; ///< the file says that it is no measurement
+  double pathPeriod = 0;    ///< of a launch, what the file's critical path adds up to; 0: none
 };
 
 /// Reads what toJson wrote (docs/trace-json.md) for launches of `plan`, whose kernels know what

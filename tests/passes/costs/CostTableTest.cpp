@@ -95,6 +95,10 @@ TEST_CASE("a damaged table is refused, with the place", "[costs]") {
   const std::pair<std::string, std::string> cases[] = {
       {"{", "t.json: expected a cost table in JSON: "},
       {"[]", "t.json: expected an object but got an array"},
+      {R"({"version": 6, "model": "x"})",
+       "t.json: expected a cost table, with \"device\" and \"costs\", but got another object; "},
+      {R"({"format": "megalith-trace", "version": 1})",
+       "but got another object, of format 'megalith-trace'; megalith calibrate makes one"},
       {with("\"version\": 1", "\"version\": 2"),
        "t.json: version: expected 1 but got 2; make a new table with megalith calibrate"},
       {with("\"version\": 1", "\"version\": \"1\""),
