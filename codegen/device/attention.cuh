@@ -292,6 +292,19 @@ MEGALITH_DEVICE void attention_prepare(const Cta &cta, const AttentionTile &tile
     state.key_scale = constants.key_scale;
     state.value_scale = constants.value_scale;
   }
+  // Only the first tail unit can have positions below `start`, from its first on. They come from
+  // HBM, so they are asked for first.
+  constexpr int kUnitVectors = S::kUnitBytes / 16, kThreads = 32 * kConsumerWarps;
+  constexpr int kOld = (kUnitVectors + kThreads - 1) / kThreads; // vectors of a lane
+  const int at = 32 * cta.role_warp + cta.lane, old = tile.start - tile.tail_first();
+  u32x4 kept[kOld] = {};
+  if (tile.tail_units > 0 && old > 0) {
+    const unsigned char *page = kv_unit<C>(cta, tile, tile.tail_first());
+    MEGALITH_UNROLL_ALL
+    for (int j = 0; j < kOld; ++j)
+      if (kUnitVectors % kThreads == 0 || at + kThreads * j < kUnitVectors)
+        kept[j] = platform::ld_global<u32x4>(page + 16 * (at + kThreads * j));
+  }
   if (C::kRows == 1) // all heads are of one position
     state.rotation.turn_to(tile.start, constants.frequency);
   else if (cta.role_warp < detail::new_queries<C>(tile) + detail::new_keys(tile))
@@ -300,18 +313,16 @@ MEGALITH_DEVICE void attention_prepare(const Cta &cta, const AttentionTile &tile
   consumer_sync(); // all warps are done with the previous tile's q rows, tail and records
   if (tile.tail_units == 0)
     return;
-  constexpr int kUnitVectors = S::kUnitBytes / 16;
   unsigned char *tail = C::Tail::row(cta, 0, 0);
-  // Only the first unit can have positions below `start`, from its first on.
-  const int old = tile.start - tile.tail_first();
-  const unsigned char *page = old > 0 ? kv_unit<C>(cta, tile, tile.tail_first()) : nullptr;
-  for (int i = 32 * cta.role_warp + cta.lane; i < tile.tail_units * kUnitVectors;
-       i += 32 * kConsumerWarps) {
-    u32x4 v = {0, 0, 0, 0};
-    if (old > 0 && i < kUnitVectors)
-      v = detail::keep_old<C>(platform::ld_global<u32x4>(page + 16 * i), i, old);
-    platform::st_shared(tail + 16 * i, v);
+  MEGALITH_UNROLL_ALL
+  for (int j = 0; j < kOld; ++j) {
+    const int i = at + kThreads * j;
+    if (kUnitVectors % kThreads == 0 || i < kUnitVectors)
+      platform::st_shared(tail + 16 * i, detail::keep_old<C>(kept[j], i, old));
   }
+  MEGALITH_UNROLL(1)
+  for (int i = kUnitVectors + at; i < tile.tail_units * kUnitVectors; i += kThreads)
+    platform::st_shared(tail + 16 * i, u32x4{0, 0, 0, 0});
   consumer_sync(); // zeros before the new positions that replace them
 }
 

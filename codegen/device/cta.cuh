@@ -57,7 +57,8 @@ template <class Config_> struct Cta {
   int warp; // 0..10, order of `Role`
   int lane; // 0..31
   Role role;
-  int role_warp;    // index within the role: 0..7 for consumers, else 0
+  int role_warp; // index within the role: 0..7 for consumers, else 0
+  // From `settle` on:
   uint64_t n;       // launch number
   uint32_t n_mod_3; // for exchanges of three sets
   uint32_t live;    // bit r: row r belongs to a sequence in this step
@@ -75,13 +76,19 @@ template <class Config_> struct Cta {
                                        : Role::epilogue;
     role_warp = role == Role::consumer ? consumer : 0;
     const StepDescriptor *step = args.step;
-    n = platform::ld_global<uint64_t>(&step->launch_base) + args.launch_in_step;
+    base = platform::ld_global<uint64_t>(&step->launch_base);
+    live_rows = platform::ld_global<int32_t>(&step->live_rows);
+    sequence = lane < Config::kRows ? platform::ld_global<int32_t>(&step->row_seq[lane]) : -1;
+  }
+
+  /// Ends what the constructor began: what it loads is on its way until then. `setup` calls it.
+  MEGALITH_DEVICE void settle() {
+    n = base + args.launch_in_step;
     n_mod_3 = static_cast<uint32_t>(n % 3);
-    const bool in_bucket = lane < Config::kRows;
-    const int32_t live_rows = platform::ld_global<int32_t>(&step->live_rows);
-    const int32_t sequence = in_bucket ? platform::ld_global<int32_t>(&step->row_seq[lane]) : -1;
     live = platform::ballot(lane < live_rows && sequence >= 0);
   }
+  /// The launch number before `settle`.
+  MEGALITH_DEVICE uint64_t coming_launch() const { return base + args.launch_in_step; }
 
   /// Counts on the role's uses of edge `Id`, which has `Slots` slots.
   template <int Id, int Slots> MEGALITH_DEVICE Use next_use() {
@@ -101,6 +108,11 @@ template <class Config_> struct Cta {
 
   /// A dead row has no token, no keys and no experts; exchanges carry zeros for it.
   MEGALITH_DEVICE bool is_live(int row) const { return (live >> row) & 1; }
+
+private:
+  uint64_t base;     // of the step's launches
+  int32_t live_rows; // of the step
+  int32_t sequence;  // of row `lane`, -1: none
 };
 
 /// Typed pointer into the arena.
@@ -150,8 +162,8 @@ struct Patience {
 template <class Cta> MEGALITH_DEVICE void start_delay(const Cta &cta) {
   if (!(cta.args.flags & kLaunchDelays))
     return;
-  uint64_t x = cta.args.delay_seed +
-               0x9E3779B97F4A7C15ull * (cta.n * 1024 + cta.sm + 1 + (uint64_t(cta.rank) << 40));
+  uint64_t x = cta.args.delay_seed + 0x9E3779B97F4A7C15ull * (cta.coming_launch() * 1024 + cta.sm +
+                                                              1 + (uint64_t(cta.rank) << 40));
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
   const uint64_t until = platform::now_ns() + (x >> 48);

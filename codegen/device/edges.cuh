@@ -36,13 +36,15 @@ template <class E, class Cta> MEGALITH_DEVICE void init_barriers(const Cta &cta)
 }
 } // namespace detail
 
-/// Start of the kernel body, all threads: makes the barriers of all edges usable by every role.
-template <class... Edges, class Cta> MEGALITH_DEVICE void setup(const Cta &cta) {
+/// Start of the kernel body, all threads: makes the barriers of all edges usable by every role, and
+/// `cta` complete.
+template <class... Edges, class Cta> MEGALITH_DEVICE void setup(Cta &cta) {
   if (cta.warp == 0 && cta.lane == 0) {
     (detail::init_barriers<Edges>(cta), ...);
     platform::fence_mbarrier_init();
   }
   platform::cta_sync();
+  cta.settle();
 }
 
 namespace detail {

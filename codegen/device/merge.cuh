@@ -129,37 +129,8 @@ MEGALITH_DEVICE void merge_splits(const Cta &cta, const MergeTile &tile, int slo
   detail::publish_head<C, E>(cta, tile, value);
 }
 
-/// A value for every channel 32 i + lane of a head.
-template <class C> struct HeadValues { float value[(AttentionShape<C>::kDim + 31) / 32]; };
-/// The sigmoids of a head's gates.
-template <class C> using HeadGate = HeadValues<C>;
-
-namespace detail {
-/// merged_values of a whole head, times rsqrt(mean of their squares + eps) unless eps is negative,
-/// times the gates. Out of line, for fetch_gate.
-template <class C>
-MEGALITH_COLD HeadValues<C> merged_head(const unsigned char *splits, int count, HeadGate<C> gate,
-                                        float eps, int lane) {
-  using S = AttentionShape<C>;
-  static_assert(S::kPartDim == S::kDim, "the norm is of a whole head");
-  HeadValues<C> head;
-  merged_values<C>(splits, count, lane, head.value);
-  float scale = 1;
-  if (eps >= 0) {
-    float sum = 0;
-    MEGALITH_UNROLL_ALL
-    for (int i = 0; i < S::kPerLane; ++i)
-      sum = platform::fmaf_(head.value[i], head.value[i], sum);
-    for (int mask = 16; mask > 0; mask /= 2)
-      sum += platform::shfl_xor(sum, mask);
-    scale = platform::rsqrtf_(platform::fmaf_(sum, 1.0f / S::kDim, eps));
-  }
-  MEGALITH_UNROLL_ALL
-  for (int i = 0; i < S::kPerLane; ++i)
-    head.value[i] *= scale * gate.value[i];
-  return head;
-}
-} // namespace detail
+/// The sigmoids of a head's gates: channels 32 i + lane.
+template <class C> struct HeadGate { float value[(AttentionShape<C>::kDim + 31) / 32]; };
 
 /// Epilogue: the gates of the tile's row and head, which follow q | k | v in the words of E. Then a
 /// rehearsal of what comes when the splits are there: that code is not in the instruction cache,
@@ -179,7 +150,6 @@ MEGALITH_DEVICE void fetch_gate(const Cta &cta, const MergeTile &tile, HeadGate<
   }
   platform::warp_sync();
   platform::mark_end();
-  detail::merged_head<C>(C::Mparts::row(cta, 0, 0), 1, gate, 1, cta.lane);
 }
 
 /// Epilogue: as merge_splits, of whole heads, with o * rsqrt(mean o^2 + Norm::kEps) over the head
@@ -187,12 +157,24 @@ MEGALITH_DEVICE void fetch_gate(const Cta &cta, const MergeTile &tile, HeadGate<
 template <class C, class Norm, class E, class Cta>
 MEGALITH_DEVICE void merge_gated(const Cta &cta, const MergeTile &tile, int slot,
                                  const HeadGate<C> &gate) {
-  float eps = -1;
-  if constexpr (requires { Norm::kEps; })
-    eps = Norm::kEps;
-  const HeadValues<C> head =
-      detail::merged_head<C>(C::Mparts::row(cta, slot, 0), tile.splits, gate, eps, cta.lane);
-  detail::publish_head<C, E>(cta, tile, head.value);
+  using S = AttentionShape<C>;
+  static_assert(S::kPartDim == S::kDim, "the norm is of a whole head");
+  float value[S::kPerLane];
+  detail::merged_values<C>(C::Mparts::row(cta, slot, 0), tile.splits, cta.lane, value);
+  float scale = 1;
+  if constexpr (requires { Norm::kEps; }) {
+    float sum = 0;
+    MEGALITH_UNROLL_ALL
+    for (int i = 0; i < S::kPerLane; ++i)
+      sum = platform::fmaf_(value[i], value[i], sum);
+    for (int mask = 16; mask > 0; mask /= 2)
+      sum += platform::shfl_xor(sum, mask);
+    scale = platform::rsqrtf_(platform::fmaf_(sum, 1.0f / S::kDim, Norm::kEps));
+  }
+  MEGALITH_UNROLL_ALL
+  for (int i = 0; i < S::kPerLane; ++i)
+    value[i] *= scale * gate.value[i];
+  detail::publish_head<C, E>(cta, tile, value);
 }
 
 } // namespace megalith

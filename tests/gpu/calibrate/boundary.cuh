@@ -91,9 +91,9 @@ template <int Sms, int Width> struct Boundary {
   static MEGALITH_DEVICE void run(const LaunchArgs &args) {
     const uint64_t begin = platform::now_ns();
     Cta cta(args);
-    cta.n = 0; // every hop has words of its own, so no set takes turns
     const Job job = job_of(cta);
     setup<w_put, x_full, x_free>(cta);
+    cta.n = 0; // every hop has words of its own, so no set takes turns
     if (cta.role == Role::producer)
       producer(cta, job);
     else if (cta.role == Role::poller)

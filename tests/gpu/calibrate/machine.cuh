@@ -75,7 +75,8 @@ MEGALITH_DEVICE void clocks(const LaunchArgs &args) {
 /// One warp an SM runs Kilobytes KB of code that has no jump, twice; the rest of the CTA sleeps.
 /// Sample: ns of [0] the first pass, [1] the second.
 template <int Kilobytes> MEGALITH_DEVICE void straight(const LaunchArgs &args) {
-  const Cta<ClockConfig> cta(args);
+  Cta<ClockConfig> cta(args);
+  cta.settle();
   if (cta.warp != 0)
     return;
   const Job job = job_of(cta);

@@ -20,7 +20,8 @@ inline constexpr uint32_t kMemorySmem = kMemorySlots * (kPieceBytes + 8);
 
 /// Writes the data: job.pieces pieces of job.piece bytes.
 MEGALITH_DEVICE void fill(const LaunchArgs &args) {
-  const Cta<MemoryConfig> cta(args);
+  Cta<MemoryConfig> cta(args);
+  cta.settle();
   const Job job = job_of(cta);
   const uint64_t vectors = uint64_t{job.pieces} * job.piece / 16;
   const uint64_t threads = uint64_t{job.sms} * kThreadsPerCta;

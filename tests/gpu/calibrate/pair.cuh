@@ -17,7 +17,8 @@ struct PairConfig {
 /// Sample of SM 0: times of all rounds. Of SM 1: [0] sum of ns from the flag seen to the payload
 /// complete.
 MEGALITH_DEVICE void pair(const LaunchArgs &args) {
-  const Cta<PairConfig> cta(args);
+  Cta<PairConfig> cta(args);
+  cta.settle();
   if (cta.warp != 0 || cta.sm > 1)
     return;
   const Job job = job_of(cta);
@@ -59,7 +60,8 @@ MEGALITH_DEVICE void pair(const LaunchArgs &args) {
 /// One lane an SM adds 1 to the same word job.rounds times and waits until all SMs' are there.
 /// Sample: times of that.
 MEGALITH_DEVICE void reds(const LaunchArgs &args) {
-  const Cta<PairConfig> cta(args);
+  Cta<PairConfig> cta(args);
+  cta.settle();
   if (cta.warp != 0)
     return;
   const Job job = job_of(cta);

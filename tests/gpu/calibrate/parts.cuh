@@ -191,7 +191,6 @@ template <int Sms, int RowCount, int K, int Experts, int TopKCount> struct Dense
 
   static MEGALITH_DEVICE void run(const LaunchArgs &args) {
     Cta cta(args);
-    cta.live = (1u << RowCount) - 1;
     const Job job = job_of(cta);
     for (int i = 32 * cta.warp + cta.lane; i < int(kBars / 4); i += kThreadsPerCta)
       platform::st_shared(cta.smem + 4 * i, uint32_t{0x3C003C00} + (mix(i) & 0x007F007Fu));
@@ -203,6 +202,7 @@ template <int Sms, int RowCount, int K, int Experts, int TopKCount> struct Dense
     for (int i = 32 * cta.warp + cta.lane; i < int(top_k::Routing::kBytes / 4); i += kThreadsPerCta)
       platform::st_shared(cta.smem + top_k::Routing::kOffset + 4 * i, uint32_t{0});
     setup<p_full, p_free>(cta);
+    cta.live = (1u << RowCount) - 1;
     if (cta.role == Role::consumer)
       consumer(cta, job);
     else if (cta.role == Role::epilogue)
@@ -380,12 +380,12 @@ struct AttentionParts {
     args.step += RowCount > 1 ? kEightRows : kOneRow;
     args.page_table = static_cast<const int32_t *>(given.buffer[kZeros]);
     Cta cta(args);
-    cta.live = (1u << RowCount) - 1;
     const Job job = job_of(cta);
     if (job.stride == kOpenParts) {
       if (pass_through(job, static_cast<float>(job.mask)) != 0)
         report_wrong(cta, 1);
       setup<w_full, w_free>(cta); // all roles begin together
+      cta.live = (1u << RowCount) - 1;
       if (cta.role != Role::epilogue)
         open(cta);
       return;
@@ -393,6 +393,7 @@ struct AttentionParts {
     for (int i = 32 * cta.warp + cta.lane; i < int(kBars / 4); i += kThreadsPerCta)
       platform::st_shared(cta.smem + 4 * i, uint32_t{0x3C003C00} + (mix(i) & 0x007F007Fu));
     setup<w_full, w_free>(cta);
+    cta.live = (1u << RowCount) - 1;
     if (cta.role == Role::producer)
       producer(cta, job);
     else if (cta.role == Role::consumer)

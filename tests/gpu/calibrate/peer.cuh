@@ -19,7 +19,8 @@ inline constexpr int kPeerWords = 5; ///< buffer slot
 /// SM 0 of each, one warp: a word there, a word back, job.warmup + job.rounds times. Words start
 /// empty. Sample: times of the timed rounds.
 MEGALITH_DEVICE void peer_pair(const LaunchArgs &args) {
-  const Cta<PeerConfig> cta(args);
+  Cta<PeerConfig> cta(args);
+  cta.settle();
   if (cta.warp != 0 || cta.sm != 0)
     return;
   const Job job = job_of(cta);
@@ -47,7 +48,8 @@ MEGALITH_DEVICE void peer_pair(const LaunchArgs &args) {
 /// eighth each, have seen all of them in its own. Each hop has words of its own, which start empty.
 /// Sample: times of the timed hops.
 MEGALITH_DEVICE void peer_hops(const LaunchArgs &args) {
-  const Cta<PeerConfig> cta(args);
+  Cta<PeerConfig> cta(args);
+  cta.settle();
   if (cta.role != Role::consumer)
     return;
   const Job job = job_of(cta);

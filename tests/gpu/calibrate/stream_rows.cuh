@@ -35,6 +35,7 @@ template <int Sms, int Width> struct StreamParts {
 
   static MEGALITH_DEVICE void run(const LaunchArgs &args) {
     Cta cta(args);
+    cta.settle();
     cta.live = 1;
     const Job job = job_of(cta);
     if (cta.role != Role::consumer)
