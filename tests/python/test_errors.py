@@ -138,6 +138,18 @@ def test_a_whole_model_without_a_wait(program):
         megalith.verify("".join(lines[:wait] + lines[wait + 1 :]))
 
 
+def test_faults_are_where_the_text_says_them(program, tmp_path):
+    """Though an artifact's kernels name places in the config."""
+    program.save(tmp_path, cubins=False)
+    [file] = tmp_path.rglob("kernels.mlir")
+    lines = file.read_text().splitlines(keepends=True)
+    wait = next(i for i, line in enumerate(lines) if "task.wait @w_full" in line)
+    assert " loc(" in lines[wait]
+    with pytest.raises(megalith.VerificationError) as raised:
+        megalith.verify("".join(lines[:wait] + lines[wait + 1 :]), "k")
+    assert all(re.match(r"k:\d+:\d+: error: ", message) for message in raised.value.messages)
+
+
 @pytest.mark.parametrize("function", [megalith.verify, megalith.emit])
 def test_text_that_is_no_kernels(function, program, capfd):
     for text, says in [
