@@ -59,17 +59,20 @@ static std::pair<size_t, size_t> groupToBreak(StringRef text) {
 }
 
 /// `head`, then `items` as many to a line as fit, then `tail`; further lines are indented by
-/// `indent`. Empty if a line is too long all the same.
+/// `indent`, names of a loop's head behind the first by the length of "int " more. Empty if a line
+/// is too long all the same.
 static std::vector<std::string> filled(StringRef head, ArrayRef<StringRef> items, StringRef tail,
                                        size_t indent) {
   std::vector<std::string> lines;
   std::string current = head.str();
+  const bool isLoop = head.ends_with("for (");
   bool isFirst = head.ends_with("(") || head.ends_with("<") || head.trim().empty();
   for (size_t i = 0; i < items.size(); ++i) {
     const size_t needed = items[i].size() + (i + 1 == items.size() ? tail.size() : 0);
     if (!isFirst && current.size() + 1 + needed > Writer::kColumns) {
       lines.push_back(current);
-      current = std::string(indent, ' ');
+      const bool isName = isLoop && items[i - 1].ends_with(",");
+      current = std::string(indent + (isName ? 4 : 0), ' ');
     } else if (!isFirst) {
       current += ' ';
     }

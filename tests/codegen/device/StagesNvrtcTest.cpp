@@ -51,7 +51,9 @@ void check(const std::string &stage, size_t kernels) {
       CHECK(resources.spillBytes <= (name == "codes_wide" ? 8 : 0));
       // Where a sequence has more than 64 query vectors, what their rounds came to is indexed by
       // the round, which no register can be: it costs such kernels a little memory.
-      CHECK(resources.stackBytes <= (name.ends_with("rounds") ? 200 : name == "codes_wide" ? 8 : 0));
+      CHECK(resources.stackBytes <= (name.ends_with("rounds") ? 200
+                                     : name == "codes_wide"   ? 8
+                                                              : 0));
       CHECK(resources.registers <= 168);
     }
   }

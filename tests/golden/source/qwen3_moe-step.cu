@@ -240,7 +240,7 @@ MEGALITH_DEVICE void producer(Cta &cta) {
       cta.begin_stage();
       MEGALITH_UNROLL(1)
       for (int entry = 0,
-           entry_end = platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
+               entry_end = platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
            entry < entry_end; ++entry) {
         const ActiveExpert expert = active_expert<top_k>(cta, entry);
         MEGALITH_UNROLL(1)
@@ -255,7 +255,7 @@ MEGALITH_DEVICE void producer(Cta &cta) {
       cta.begin_stage();
       MEGALITH_UNROLL(1)
       for (int entry = 0,
-           entry_end = platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
+               entry_end = platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
            entry < entry_end; ++entry) {
         const ActiveExpert expert = active_expert<top_k>(cta, entry);
         MEGALITH_UNROLL(1)
@@ -346,7 +346,7 @@ MEGALITH_DEVICE void poller(Cta &cta) {
       cta.begin_stage();
       MEGALITH_UNROLL(1)
       for (int entry = 0,
-           entry_end = platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
+               entry_end = platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
            entry < entry_end; ++entry) {
         const ActiveExpert expert = active_expert<top_k>(cta, entry);
         const int slot = acquire<act_free>(cta);
@@ -444,7 +444,7 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
       cta.begin_stage();
       MEGALITH_UNROLL(1)
       for (int entry = 0,
-           entry_end = platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
+               entry_end = platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
            entry < entry_end; ++entry) {
         const ActiveExpert expert = active_expert<top_k>(cta, entry);
         const Column column =
@@ -466,7 +466,7 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
       cta.begin_stage();
       MEGALITH_UNROLL(1)
       for (int entry = 0,
-           entry_end = platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
+               entry_end = platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
            entry < entry_end; ++entry) {
         const ActiveExpert expert = active_expert<top_k>(cta, entry);
         const int acts = wait<act_full>(cta);
@@ -589,7 +589,7 @@ MEGALITH_DEVICE void epilogue(Cta &cta) {
       cta.begin_stage();
       MEGALITH_UNROLL(1)
       for (int entry = 0,
-           entry_end = platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
+               entry_end = platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
            entry < entry_end; ++entry) {
         const ActiveExpert expert = active_expert<top_k>(cta, entry);
         MEGALITH_UNROLL(1)
@@ -605,7 +605,7 @@ MEGALITH_DEVICE void epilogue(Cta &cta) {
       clear_words<down_rows>(cta);
       MEGALITH_UNROLL(1)
       for (int entry = 0,
-           entry_end = platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
+               entry_end = platform::ld_shared<int32_t>(&routing_table<top_k>(cta)->active);
            entry < entry_end; ++entry) {
         const ActiveExpert expert = active_expert<top_k>(cta, entry);
         MEGALITH_UNROLL(1)
