@@ -6,9 +6,6 @@ using namespace mlir;
 
 namespace megalith::task {
 
-/// Most splits of a sequence (docs/kernel-contract.md section 6).
-static constexpr int64_t kMaxSplits = 32;
-
 static int64_t padded(int64_t k) {
   return llvm::alignTo(k, 128);
 }
@@ -38,33 +35,9 @@ int64_t mergePartsOf(StageOp stage) {
   return configInt(stage, "merge_parts").value_or(1);
 }
 
-BufferOp pagesOf(StageOp attention) {
-  for (auto access : attention.getReads().getAsRange<AccessAttr>())
-    if (auto pages = attention->getParentOfType<KernelOp>().lookup<BufferOp>(access.getBuffer());
-        pages && pages.getMutability() == Mutability::Pages)
-      return pages;
-  return {};
-}
-
-int64_t unitBytesOf(StageOp attention) {
-  BufferOp pages = pagesOf(attention);
-  return 32 * *configInt(attention, "head_dim") * (pages ? pages.elementBytes() : 2);
-}
-
 int64_t combineShare(StageOp combine) {
   return llvm::alignTo(llvm::divideCeil(*configInt(combine, "n"), *configInt(combine, "row_sms")),
                        16);
-}
-
-int64_t pieceUnitsOf(StageOp attention) {
-  // As codegen/device/attention_shape.cuh has them.
-  BufferOp pages = pagesOf(attention);
-  const bool isOneRow = attention->getParentOfType<KernelOp>().getRows() == 1;
-  const int64_t most = (pages && pages.elementBytes() == 1) || !isOneRow ? 4 : 2;
-  for (int64_t units = most; units > 1; units /= 2)
-    if (units * unitBytesOf(attention) <= 16384)
-      return units;
-  return 1;
 }
 
 bool pollerRoutes(KernelOp kernel) {
@@ -79,10 +52,6 @@ bool pollerRoutes(KernelOp kernel) {
                                          RoleAttr::get(kernel.getContext(), Role::Poller));
     }
   return false;
-}
-
-int64_t maxActive(KernelOp kernel, int64_t experts, int64_t topK) {
-  return std::min(experts, kernel.getRows() * topK);
 }
 
 namespace {

@@ -9,6 +9,7 @@
 #define MEGALITH_PASSES_TASK_HANDOFFS_H
 
 #include "ir/task/Task.h"
+#include "passes/bounds/Bounds.h"
 
 #include <string>
 #include <vector>
@@ -78,19 +79,6 @@ int64_t combineShare(StageOp combine);
 
 /// Query vectors of an attention tile.
 int64_t vectorsOf(StageOp attention);
-
-/// The KV pages that an attention stage reads, or null.
-BufferOp pagesOf(StageOp attention);
-
-/// Bytes of 16 positions of one KV head: K, then V.
-int64_t unitBytesOf(StageOp attention);
-
-/// Units of 16 positions in a piece of KV that passes through the ring
-/// (codegen/device/attention_shape.cuh).
-int64_t pieceUnitsOf(StageOp attention);
-
-/// Most active experts of a step, given the rows bucket.
-int64_t maxActive(KernelOp kernel, int64_t experts, int64_t topK);
 
 } // namespace megalith::task
 

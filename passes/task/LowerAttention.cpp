@@ -9,17 +9,12 @@ using namespace mlir;
 
 namespace megalith::task {
 
-/// Positions that a sequence can have, where the config does not say: bounds the loops.
-static constexpr int64_t kMaxPositions = 131072;
-/// Most splits of a sequence (docs/kernel-contract.md section 6).
-static constexpr int64_t kMaxSplits = 32;
-static constexpr int64_t kUnitPositions = 16;
 /// Query vectors of a round (codegen/device/attention_shape.cuh).
 static constexpr int64_t kRoundVectors = 64;
-/// Groups of partial results, by tile.
+/// Groups of partial results, by tile (passes/bounds/Bounds.cpp).
 static constexpr StringLiteral kTileTable = "attention_tile";
 
-// The stage's config struct, its loops' bounds and its index functions.
+// The stage's config struct.
 void KernelLowering::declareAttention(StageOp stage) {
   int64_t rows = kernel.getRows(), sms = kernel.getSms(), dim = *configInt(stage, "head_dim");
   int64_t kvHeads = *configInt(stage, "kv_heads"), qHeads = *configInt(stage, "q_heads");
@@ -64,27 +59,6 @@ void KernelLowering::declareAttention(StageOp stage) {
   setSymbol(stage, "Apart", names::kApart);
   if (kernel.lookup<BufferOp>(ref(names::kMparts))) // the merge is in this kernel too
     setSymbol(stage, "Mparts", names::kMparts);
-
-  int64_t tiles = rows * llvm::divideCeil(kMaxSplits * kvHeads, sms);
-  int64_t positions = configInt(stage, "max_positions").value_or(kMaxPositions);
-  if (window) // and what comes of rounding its beginning down to a unit
-    positions = std::min(positions, *window + rows + kUnitPositions - 2);
-  int64_t units = llvm::divideCeil(llvm::divideCeil(positions, kUnitPositions), kMaxSplits);
-  int64_t pieces = llvm::divideCeil(units, pieceUnitsOf(stage));
-  if (rows > 1) // several short splits to a tile: a pair of units for each warp
-    pieces =
-        std::max(pieces, warpsOf(Role::Consumer) * 2 / std::min<int64_t>(2, pieceUnitsOf(stage)));
-  declareSymbol(
-      "attention_tiles", tiles,
-      ("AttentionTiles<" + stage.getSymName() + ">(*cta.args.step, cta.sm).count()").str(),
-      /*perSm=*/true);
-  declareSymbol("full_pieces", pieces, ("full_pieces<" + stage.getSymName() + ">(tile)").str(),
-                /*perSm=*/true);
-  declareTable(kTileTable, rows * kMaxSplits * kvHeads, Axiom::Partition, "tile");
-  declareTable("kv_piece", rows * kMaxSplits * kvHeads * pieces, Axiom::Injective,
-               "units of a tile, below start");
-  declareTable("kv_new", rows * kMaxSplits * kvHeads, Axiom::Injective,
-               "units of a tile with new positions");
 }
 
 LogicalResult KernelLowering::lowerAttention(StageOp stage) {
@@ -108,6 +82,8 @@ LogicalResult KernelLowering::lowerAttention(StageOp stage) {
                                << " merge parts of an even number of channels, but got "
                                << results.rows() << " x " << results.cols();
   declareAttention(stage);
+  if (failed(declareBounds(stage)))
+    return failure();
   std::string name = stage.getSymName().str(), list = "AttentionTiles<" + name + ">";
   int64_t pieces = kernel.lookup<SymbolOp>(ref("full_pieces")).getMax();
   StringRef pool = pages.getBuffer().getValue(), qkv = projections.getBuffer().getValue();
@@ -191,7 +167,7 @@ LogicalResult KernelLowering::lowerAttention(StageOp stage) {
 }
 
 // Attention is in another kernel: of its config only the sizes of records and heads matter here.
-void KernelLowering::declareMerge(StageOp stage) {
+LogicalResult KernelLowering::declareMerge(StageOp stage) {
   int64_t heads = *configInt(stage, "q_heads"), dim = *configInt(stage, "head_dim");
   std::string base;
   llvm::raw_string_ostream(base) << "Attention<Config, 0, " << heads << ", " << heads << ", " << dim
@@ -199,8 +175,7 @@ void KernelLowering::declareMerge(StageOp stage) {
                                  << ", QkNorm::none, 0.0f, 1.0f, -1>";
   set(stage, "base", base);
   setSymbol(stage, "Mparts", names::kMparts);
-  auto records = exchange(cast<AccessAttr>(stage.getReads()[0]).getBuffer().getValue());
-  declareTable(kTileTable, records.rows(), Axiom::Partition, "tile");
+  return declareBounds(stage);
 }
 
 LogicalResult KernelLowering::lowerMerge(StageOp stage) {
@@ -220,8 +195,8 @@ LogicalResult KernelLowering::lowerMerge(StageOp stage) {
   if (!isAlone && mergePartsOf(attention) != parts)
     return stage.emitOpError() << "expected merge_parts of the attention stage, "
                                << mergePartsOf(attention) << ", but got " << parts;
-  if (isAlone)
-    declareMerge(stage);
+  if (isAlone && failed(declareMerge(stage)))
+    return failure();
   StageOp shape = isAlone ? stage : attention;
   std::string config = shape.getSymName().str(), list = "MergeTiles<" + config + ">";
   StringRef partials = read.getBuffer().getValue(), out = write.getBuffer().getValue();

@@ -532,7 +532,8 @@ void KernelLowering::forExperts(StageOp stage, Steps &steps, function_ref<void()
 }
 
 LogicalResult KernelLowering::lowerExpertUp(StageOp stage) {
-  declareActive(stage);
+  if (failed(declareBounds(stage)))
+    return failure();
   set(stage, "base", linearBase(stage));
   set(stage, "In", "Rows<" + inputType(stage) + ">");
   AccessAttr rows = rowsOf(stage, whole(names::kInput));
@@ -581,7 +582,8 @@ LogicalResult KernelLowering::lowerExpertUp(StageOp stage) {
 }
 
 LogicalResult KernelLowering::lowerExpertDown(StageOp stage) {
-  declareActive(stage);
+  if (failed(declareBounds(stage)))
+    return failure();
   set(stage, "base", linearBase(stage));
   std::string name = stage.getSymName().str();
   AccessAttr input = inputOf(stage), acts = whole(names::kAct);

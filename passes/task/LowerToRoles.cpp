@@ -250,29 +250,24 @@ void KernelLowering::setSymbol(StageOp stage, StringRef key, StringRef symbol) {
   setConfig(stage, key, ref(symbol));
 }
 
-void KernelLowering::declareTable(StringRef name, int64_t size, Axiom axiom, StringRef expr) {
-  if (kernel.lookup<TableOp>(ref(name)))
-    return;
+// Loops' bounds and index functions; stages of one shape share them.
+LogicalResult KernelLowering::declareBounds(StageOp stage) {
+  const Bounds bounds = boundsOf(stage);
+  if (bounds.symbols.empty() && bounds.tables.empty())
+    return stage.emitOpError()
+           << "expected a shape whose loops have bounds: kv_heads, head_dim and "
+              "max_positions of at least 1 and at most 2^31 - 1, or top_k of at "
+              "most as many experts as there are and a top_k stage before";
   OpBuilder builder = declarations(kernel);
-  TableOp::create(builder, kernel.getLoc(), name, size, axiom, expr);
-}
-
-void KernelLowering::declareSymbol(StringRef name, int64_t max, StringRef expr, bool perSm,
-                                   StringRef after) {
-  if (kernel.lookup<SymbolOp>(ref(name)))
-    return;
-  OpBuilder builder = declarations(kernel);
-  SymbolOp::create(builder, kernel.getLoc(), builder.getStringAttr(name),
-                   builder.getI64IntegerAttr(0), builder.getI64IntegerAttr(max),
-                   builder.getStringAttr(expr), perSm ? builder.getUnitAttr() : UnitAttr(),
-                   after.empty() ? FlatSymbolRefAttr() : ref(after));
-}
-
-void KernelLowering::declareActive(StageOp stage) {
-  StageOp router = topK();
-  std::string table = ("routing_table<" + router.getSymName() + ">(cta)").str();
-  int64_t experts = *configInt(stage, "experts");
-  declareSymbol("active", maxActive(kernel, experts, *configInt(stage, "top_k")),
-                "platform::ld_shared<int32_t>(&" + table + "->active)", false, "routed");
-  declareTable("expert_id", experts, Axiom::Uniform, table + "->expert");
+  for (const SymbolBound &symbol : bounds.symbols)
+    if (!kernel.lookup<SymbolOp>(ref(symbol.name)))
+      SymbolOp::create(builder, kernel.getLoc(), builder.getStringAttr(symbol.name),
+                       builder.getI64IntegerAttr(0), builder.getI64IntegerAttr(symbol.max),
+                       builder.getStringAttr(symbol.expr),
+                       symbol.perSm ? builder.getUnitAttr() : UnitAttr(),
+                       symbol.after.empty() ? FlatSymbolRefAttr() : ref(symbol.after));
+  for (const TableBound &table : bounds.tables)
+    if (!kernel.lookup<TableOp>(ref(table.name)))
+      TableOp::create(builder, kernel.getLoc(), table.name, table.size, table.axiom, table.expr);
+  return success();
 }

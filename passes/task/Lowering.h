@@ -115,7 +115,6 @@ private:
   llvm::LogicalResult checkPlanned();
   void widen();
   llvm::LogicalResult placePrologues();
-  void declareActive(StageOp stage);
   bool pollsCurrent(StageOp stage);
   StageOp lastSharer(StageOp loader);
   StageOp loaderOf(StageOp stage);
@@ -176,7 +175,7 @@ private:
   llvm::LogicalResult lowerAttention(StageOp stage);
   llvm::LogicalResult lowerMerge(StageOp stage);
   void declareAttention(StageOp stage);
-  void declareMerge(StageOp stage);
+  llvm::LogicalResult declareMerge(StageOp stage);
 
   // LowerRows.cpp
   llvm::LogicalResult lowerEmbed(StageOp stage);
@@ -224,9 +223,7 @@ private:
   }
   void set(StageOp stage, llvm::StringRef key, const llvm::Twine &text);
   void setSymbol(StageOp stage, llvm::StringRef key, llvm::StringRef symbol);
-  void declareTable(llvm::StringRef name, int64_t size, Axiom axiom, llvm::StringRef expr);
-  void declareSymbol(llvm::StringRef name, int64_t max, llvm::StringRef expr, bool perSm,
-                     llvm::StringRef after = {});
+  llvm::LogicalResult declareBounds(StageOp stage);
 
   KernelOp kernel;
   mlir::MLIRContext *context;

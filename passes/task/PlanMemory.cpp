@@ -27,18 +27,6 @@ using namespace megalith::task;
 namespace {
 
 constexpr int64_t kAlignment = 128; // bulk copies land on whole lines
-/// Of an SM's shared memory the system takes this for each CTA.
-constexpr int64_t kReservedBytes = 1024;
-
-/// Dynamic shared memory that a CTA may ask for.
-std::optional<int64_t> sharedMemoryOf(StringRef target) {
-  return llvm::StringSwitch<std::optional<int64_t>>(target)
-      .Cases({"sm_90", "sm_90a", "sm_100", "sm_100a"}, 227 * 1024)
-      .Cases({"sm_80", "sm_87"}, 163 * 1024)
-      .Cases({"sm_86", "sm_89", "sm_120", "sm_120a"}, 99 * 1024)
-      .Default(std::nullopt);
-}
-
 struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
   using PlanMemoryBase::PlanMemoryBase;
 

@@ -1,6 +1,8 @@
 // Faults found in one case of a proof, told once an op.
 #pragma once
 
+#include "ir/task/Task.h"
+
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Operation.h"
 
@@ -10,12 +12,13 @@ namespace megalith::verify {
 
 class Faults {
 public:
-  /// A fault of `op` on an SM. Only an op's first is told: 132 SMs repeat it.
+  /// A fault of `op` on an SM. Names the kernel, since an op does not: edges of all have one name.
+  /// Only an op's first is told: 132 SMs repeat it.
   mlir::InFlightDiagnostic at(mlir::Operation *op, int64_t sm) {
     isAny = true;
     mlir::InFlightDiagnostic diagnostic = op->emitOpError();
     if (reported.insert(op).second)
-      diagnostic << "on SM " << sm << ": ";
+      diagnostic << "of @" << kernelOf(op).getSymName() << " on SM " << sm << ": ";
     else
       diagnostic.abandon();
     return diagnostic;
@@ -23,6 +26,10 @@ public:
   bool any() const { return isAny; }
 
 private:
+  static task::KernelOp kernelOf(mlir::Operation *op) {
+    auto kernel = mlir::dyn_cast<task::KernelOp>(op);
+    return kernel ? kernel : op->getParentOfType<task::KernelOp>();
+  }
   bool isAny = false;
   llvm::DenseSet<mlir::Operation *> reported;
 };

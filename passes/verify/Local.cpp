@@ -114,8 +114,30 @@ bool Local::spend(Thread &thread, const Instr &instr, int64_t steps) {
   return false;
 }
 
+// A number that other roles learn by an edge is whatever was there before to those that did not
+// wait for it in this launch, or, where it comes from, have not signalled it.
+void Local::checkKnown(const Thread &thread, const Instr &instr, const Loop &loop) {
+  if (loop.after < 0)
+    return;
+  const Edge &edge = program.edges[loop.after];
+  const EdgeState &state = edges[loop.after];
+  if (state.waitsIn[thread.role][instr.launch] ||
+      (thread.role == edge.from && state.signalsIn[instr.launch]))
+    return;
+  const bool isFrom = thread.role == edge.from;
+  faults.at(instr.op, sm)
+          .append("runs ", cast<ForOp>(instr.op).getTrips().getSymbol(),
+                  " times, which is known after @", Program::nameOf(edge.op), ", but the ",
+                  nameOfTask(instr.op), " has not ", isFrom ? "signalled" : "waited for",
+                  " that edge", program.inLaunch(instr.launch), "; expected a task.",
+                  isFrom ? "signal" : "wait", " of it before the loop")
+          .attachNote(edge.op->getLoc())
+      << "the edge is declared here";
+}
+
 bool Local::enterLoop(Thread &thread, const Instr &instr) {
   const Loop &loop = program.loops[instr.loop];
+  checkKnown(thread, instr, loop);
   const int64_t trips = program.tripsOf(loop, valuation, thread.dims.data());
   if (trips > kMaxSteps) {
     isExhausted = true;

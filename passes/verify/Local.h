@@ -129,6 +129,7 @@ private:
   void reset(int64_t sm);
   bool advance(Thread &thread);
   bool enterLoop(Thread &thread, const Instr &instr);
+  void checkKnown(const Thread &thread, const Instr &instr, const Loop &loop);
   bool passes(Thread &thread, const Instr &instr);
   void act(Thread &thread, const Instr &instr);
   bool spend(Thread &thread, const Instr &instr, int64_t steps);

@@ -147,7 +147,8 @@ void Program::addLoop(ForOp op, int role, unsigned depth, Operation *stage) {
   Loop loop{.op = op, .dim = depth, .launch = launch};
   TripsAttr trips = op.getTrips();
   if (FlatSymbolRefAttr symbol = trips.getSymbol())
-    loop.symbol = indexOf(symbol);
+    loop.symbol = indexOf(symbol),
+    loop.after = indexOf(kernel.lookup<SymbolOp>(symbol).getAfterAttr());
   else
     loop.trips = affinesOf(trips.getMap().getValue(), depth);
   Instr enter{.kind = Instr::LoopBegin, .launch = launch, .op = op};

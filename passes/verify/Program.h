@@ -90,6 +90,7 @@ struct Loop {
   task::ForOp op;
   llvm::SmallVector<Affine, 2> trips; ///< the least of them
   int symbol = -1;                    ///< or its value
+  int after = -1;                     ///< edge after which the symbol is known
   unsigned dim;                       ///< of its index
   int launch = 0;                     ///< place in Program::launches
 };

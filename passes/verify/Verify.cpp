@@ -2,11 +2,13 @@
 
 #include "passes/verify/Calls.h"
 #include "passes/verify/Deadlock.h"
+#include "passes/verify/Declared.h"
 #include "passes/verify/Globals.h"
 #include "passes/verify/Groups.h"
 #include "passes/verify/Words.h"
 
 #include "passes/Passes.h"
+#include "passes/bounds/Bounds.h"
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringMap.h"
@@ -38,6 +40,36 @@ static LogicalResult verifyArrivals(KernelOp kernel) {
                              << stringifyRole(edge.getFrom()) << ", but got " << edge.getArrivals();
   }
   return result;
+}
+
+// Roles of one SM wait for those of others, so all CTAs must be there at once: one an SM, or, of
+// launches that overlap, `residents`, in what shared memory the target's SMs have. That a device
+// has so many SMs, and the CTA's registers, its driver is asked before the first launch
+// (Executor::checkDevice).
+static LogicalResult verifyFits(KernelOp kernel) {
+  const std::optional<int64_t> smem = kernel.getSmemBytes();
+  if (!smem) {
+    if (kernel.getKind() == kToy)
+      return success();
+    for (Operation &op : kernel.getBody().front())
+      if (op.getAttrOfType<IntegerAttr>("offset"))
+        return op.emitOpError() << "has a place in shared memory, but kernel @"
+                                << kernel.getSymName() << " says not how much it has; add smem";
+    return success();
+  }
+  const std::optional<int64_t> most = sharedMemoryOf(kernel.getTarget(), kernel.getResidents());
+  if (most && *smem >= 0 && *smem <= *most)
+    return success();
+  InFlightDiagnostic error = kernel.emitOpError() << "@" << kernel.getSymName();
+  if (!most)
+    return error << ": expected a target whose shared memory is known, so that all CTAs are there "
+                    "at once, but got \""
+                 << kernel.getTarget() << "\"";
+  return error << ": expected at most " << *most << " bytes of shared memory, as each of "
+               << kernel.getResidents() << " CTAs on an SM of " << kernel.getTarget()
+               << " can have that are to be there at once, but got smem " << *smem
+               << "; make rings and buffers smaller"
+               << (kernel.getResidents() > 1 ? ", or residents 1" : "");
 }
 
 // Barriers and the ring share their bytes with nothing; buffers may with each other, in order.
@@ -222,7 +254,8 @@ private:
 LogicalResult verify::verifyKernel(KernelOp kernel, int randomCases) {
   if (!kernel.isAtRoleLevel())
     return kernel.emitOpError() << "has no role regions to prove; run task-lower-to-roles first";
-  if (failed(verifyArrivals(kernel)) || failed(verifyPlaces(kernel)) || failed(verifyRanks(kernel)))
+  if (failed(verifyArrivals(kernel)) || failed(verifyFits(kernel)) ||
+      failed(verifyPlaces(kernel)) || failed(verifyRanks(kernel)) || failed(verifyDeclared(kernel)))
     return failure();
   Proof proof(kernel);
   if (failed(proof.prove(Valuation::largest())))
