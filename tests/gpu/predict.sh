@@ -3,6 +3,8 @@
 #   predict.sh prepare FOLDER [CONFIG]
 #       here, from the checkout's root; needs NVRTC, no GPU: calibration and benchmark without the
 #       compiler, and plans of 1 and 8 rows whose kernels record. CONFIG: qwen3-30b-a3b's.
+#   predict.sh compile FOLDER
+#       here, some minutes: kernels of the calibration, which else are compiled there.
 #   FOLDER/predict.sh record FOLDER
 #       there, some 75 s: a cost table by kernels of the same device code, to $OUT/costs.json, and
 #       timelines of the plans at each context, to $OUT/timelines.tgz.
@@ -14,8 +16,8 @@
 #       within the limits (tools/trace/Import.h): exit code 1 if not. With --costs COSTS.json by that
 #       table in place of the one built in.
 set -u
-usage="usage: predict.sh prepare FOLDER [CONFIG], predict.sh record FOLDER, predict.sh table \
-COSTS.json, or predict.sh compare FOLDER TIMELINES.tgz [OPTIONS OF SIMULATE]"
+usage="usage: predict.sh prepare FOLDER [CONFIG], predict.sh compile FOLDER, predict.sh record \
+FOLDER, predict.sh table COSTS.json, or predict.sh compare FOLDER TIMELINES.tgz [OPTIONS OF SIMULATE]"
 what=${1:?$usage}
 folder=${2:?$usage}
 rows="1 8"
@@ -44,9 +46,17 @@ prepare() { # CONFIG
   du -sh "$folder"
 }
 
+compile() {
+  set -e
+  bazel build //tests/gpu/calibrate:nvrtc_test
+  MEGALITH_CACHE=$folder/cache build/bin/tests/gpu/calibrate/nvrtc_test
+  du -sh "$folder"
+}
+
 record() {
   out=${OUT:-$(mktemp -d)}
   calibrated=0
+  [ ! -d "$folder/cache" ] || export MEGALITH_CACHE=$folder/cache
   "$folder/megalith-calibrate" -o "$out/costs.json" >"$out/costs.txt" 2>"$out/costs.log" || {
     calibrated=$?
     echo "predict.sh: no table of costs: $(tail -1 "$out/costs.log")"
@@ -133,11 +143,12 @@ PYTHON
 
 case $what in
 prepare) prepare "${3:-models/configs/qwen3-30b-a3b.json}" ;;
+compile) compile ;;
 record) record ;;
 table) table "$folder" ;;
 compare) compare "${3:?$usage}" "${@:4}" ;;
 *)
-  echo "predict.sh: expected prepare, record, table or compare but got $what" >&2
+  echo "predict.sh: expected prepare, compile, record, table or compare but got $what" >&2
   exit 2
   ;;
 esac
