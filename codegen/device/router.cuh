@@ -87,8 +87,25 @@ MEGALITH_DEVICE uint32_t selection_key(float value) {
   return bits >> 31 ? ~bits : bits | 0x80000000u;
 }
 
-MEGALITH_DEVICE float sigmoid(float x) {
-  return 1.0f / (1.0f + platform::exp2f_(x * -1.44269504f));
+MEGALITH_COLD float reciprocal(float x) {
+  return 1.0f / x;
+}
+/// 1 / (1 + exp(-x)) of several: together, for a division that may have to call its subroutine
+/// waits for the one before.
+template <int N> MEGALITH_DEVICE void sigmoids(const float (&x)[N], float (&value)[N]) {
+  constexpr float kBound = 1.2676506e30f; // 2^100: steps without bounds on the way
+  float d[N];
+  bool is_bounded = true;
+  MEGALITH_UNROLL_ALL
+  for (int i = 0; i < N; ++i) {
+    d[i] = 1.0f + platform::exp2f_(x[i] * -1.44269504f);
+    is_bounded = is_bounded && d[i] <= kBound;
+    value[i] = platform::bounded_quotient(1.0f, d[i]);
+  }
+  if (!is_bounded)
+    MEGALITH_UNROLL_ALL
+  for (int i = 0; i < N; ++i)
+    value[i] = reciprocal(d[i]);
 }
 MEGALITH_DEVICE float exp_(float x) {
   return platform::exp2f_(x * 1.44269504f);
@@ -101,12 +118,13 @@ template <class C> struct RouterBias {
   static constexpr int kPerLane = (C::kExperts + 31) / 32;
   float v[C::kBias < 0 ? 1 : kPerLane];
 
-  /// Selection value of this lane's expert `i`.
-  MEGALITH_DEVICE float value(float logit, int i) const {
-    if constexpr (C::kBias < 0)
-      return logit;
-    else
-      return detail::sigmoid(logit) + v[i];
+  /// Selection values of this lane's experts.
+  MEGALITH_DEVICE void select(const float (&logit)[kPerLane], float (&value)[kPerLane]) const {
+    if constexpr (C::kBias >= 0)
+      detail::sigmoids(logit, value);
+    MEGALITH_UNROLL_ALL
+    for (int i = 0; i < kPerLane; ++i)
+      value[i] = C::kBias < 0 ? logit[i] : value[i] + v[C::kBias < 0 ? 0 : i];
   }
 };
 
@@ -124,10 +142,25 @@ template <class C, class Cta> MEGALITH_DEVICE RouterBias<C> load_bias(const Cta 
 }
 
 namespace detail {
+/// The largest, by halves: each comparison waits for fewer others than in a row.
+template <int N> MEGALITH_DEVICE uint32_t most_of_keys(const uint32_t (&key)[N]) {
+  uint32_t most[N];
+  MEGALITH_UNROLL_ALL
+  for (int i = 0; i < N; ++i)
+    most[i] = key[i];
+  MEGALITH_UNROLL_ALL
+  for (int step = 1; step < N; step *= 2)
+    MEGALITH_UNROLL_ALL
+  for (int i = 0; i + step < N; i += 2 * step)
+    most[i] = most[i] > most[i + step] ? +most[i] : +most[i + step];
+  return most[0];
+}
+
 /// See select_experts.
 template <class C, class Cta>
 MEGALITH_DEVICE void select_row(const Cta &cta, int row, const RouterBias<C> &bias) {
   constexpr int kPerLane = RouterBias<C>::kPerLane;
+  constexpr int kSlotLanes = C::kTopK > 8 ? 16 : C::kTopK > 4 ? 8 : 4;
   auto *table = routing_table<C>(cta);
   const uint32_t *logits = C::Logits::row(cta, row);
   const bool live = cta.is_live(row);
@@ -140,44 +173,58 @@ MEGALITH_DEVICE void select_row(const Cta &cta, int row, const RouterBias<C> &bi
     const int expert = 32 * i + cta.lane;
     const bool exists = expert < C::kExperts;
     logit[i] = exists ? platform::ld_shared<float>(logits + expert) : 0.0f;
-    selection[i] = exists ? bias.value(logit[i], i) : 0.0f;
-    key[i] = exists ? detail::selection_key(selection[i]) : 0u;
   }
-  int mine = -1; // lane s: the expert of slot s
+  bias.select(logit, selection);
+  MEGALITH_UNROLL_ALL
+  for (int i = 0; i < kPerLane; ++i)
+    key[i] = 32 * i + cta.lane < C::kExperts ? detail::selection_key(selection[i]) : 0u;
+  const bool selected = cta.lane < C::kTopK;
+  int mine = 0; // lane s: the expert of slot s
   const int32_t *given = nullptr;
   if constexpr (C::kRoutingIn >= 0)
     given = static_cast<const int32_t *>(cta.template buffer<C::kRoutingIn>());
   if (given) {
-    if (cta.lane < C::kTopK)
+    if (selected)
       mine = platform::ld_const<int32_t>(given + row * C::kTopK + cta.lane);
   } else {
+    int32_t *ids = &table->id[row * C::kTopK];
     MEGALITH_UNROLL(1) // 1 KB of code a slot otherwise, and each needs the one before
     for (int slot = 0; slot < C::kTopK; ++slot) {
-      uint32_t best = 0;
-      int at = 0;
+      // The lane's best, and which it is: the lowest of equals.
+      const uint32_t best = most_of_keys(key);
+      int at = kPerLane - 1;
       MEGALITH_UNROLL_ALL
-      for (int i = 0; i < kPerLane; ++i)
-        if (key[i] > best) {
-          best = key[i];
-          at = 32 * i + cta.lane;
-        }
+      for (int i = kPerLane - 2; i >= 0; --i)
+        at = key[i] == best ? i : at;
       const uint32_t most = platform::reduce_max(best);
-      // The lowest expert with that key: the largest of the complements.
-      const uint32_t lowest = platform::reduce_max(best == most ? ~static_cast<uint32_t>(at) : 0u);
-      const int expert = static_cast<int>(~lowest);
+      const uint32_t having = platform::ballot(best == most);
+      // Of several lanes that have it the lowest expert's: the largest of the complements.
+      int expert = 32 * at + cta.lane;
+      bool is_mine = best == most;
+      if (platform::popcount(having) > 1) {
+        const uint32_t lowest = platform::reduce_max(is_mine ? ~static_cast<uint32_t>(expert) : 0u);
+        is_mine = is_mine && ~lowest == static_cast<uint32_t>(expert);
+      }
       MEGALITH_UNROLL_ALL
       for (int i = 0; i < kPerLane; ++i)
-        if (expert == 32 * i + cta.lane)
-          key[i] = 0;
-      if (cta.lane == slot)
-        mine = expert;
+        key[i] = is_mine && i == at ? 0 : key[i];
+      if (is_mine)
+        platform::st_shared(ids + slot, expert);
     }
+    platform::warp_sync();
+    if (selected)
+      mine = platform::ld_shared<int32_t>(ids + cta.lane);
   }
 
-  const bool selected = cta.lane < C::kTopK;
   const float own = selected ? platform::ld_shared<float>(logits + mine) : 0.0f;
   const auto sum_of = [](float x) {
     for (int mask = 16; mask > 0; mask /= 2)
+      x += platform::shfl_xor(x, mask);
+    return x;
+  };
+  // Of the slots' lanes, for them: the others would add zeros.
+  const auto sum_of_slots = [](float x) {
+    for (int mask = kSlotLanes / 2; mask > 0; mask /= 2)
       x += platform::shfl_xor(x, mask);
     return x;
   };
@@ -199,11 +246,14 @@ MEGALITH_DEVICE void select_row(const Cta &cta, int row, const RouterBias<C> &bi
     // The sum over all experts cancels: exp(x_i) / sum over the selected.
     const float most = most_of(selected ? own : -3.0e38f);
     const float e = selected ? detail::exp_(own - most) : 0.0f;
-    weight = e / sum_of(e);
+    weight = e / sum_of_slots(e);
   } else {
-    weight = selected ? detail::sigmoid(own) : 0.0f;
+    const float logit_of_slot[] = {own};
+    float score[1];
+    detail::sigmoids(logit_of_slot, score);
+    weight = selected ? score[0] : 0.0f;
     if constexpr (C::kWeights == ExpertWeights::sigmoid_renormalised)
-      weight = weight / (sum_of(weight) + C::kRenormalizeEps);
+      weight = weight / (sum_of_slots(weight) + C::kRenormalizeEps);
   }
   weight *= C::kWeightScale;
   if (selected) {

@@ -24,6 +24,23 @@ template <uint32_t Offset, int Count, int Width> struct Rows {
   }
 };
 
+namespace detail {
+/// Whether every lane has all its vectors, each of channels that there are.
+template <class X> inline constexpr bool kIsEven = X::kChunk % 256 == 0 && X::kPadded == X::kWidth;
+
+/// Vector u of a lane in its warp's chunk of the rows of X: eight channels, counted in the row.
+template <class X> MEGALITH_DEVICE int chunk_vector(int warp, int lane, int u) {
+  return X::kChunk / 8 * warp + lane + 32 * u;
+}
+/// Whether there is such a vector.
+template <class X> MEGALITH_DEVICE bool has_vector(int warp, int lane, int u) {
+  return kIsEven<X> ||
+         (lane + 32 * u < X::kChunk / 8 && 8 * chunk_vector<X>(warp, lane, u) < X::kWidth);
+}
+/// Vectors of a lane.
+template <class X> inline constexpr int kChunkVectors = (X::kChunk / 8 + 31) / 32;
+} // namespace detail
+
 /// Row-major b32 words `[Count][Width]` at byte `Offset`, for example fp32 logits or bf16 pairs.
 template <uint32_t Offset, int Count, int Width> struct WordRows {
   static constexpr uint32_t kOffset = Offset;

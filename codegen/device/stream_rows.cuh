@@ -42,21 +42,6 @@ struct StreamRows {
 
 namespace detail {
 
-/// Whether every lane has all its vectors, each of channels that there are.
-template <class X> inline constexpr bool kIsEven = X::kChunk % 256 == 0 && X::kPadded == X::kWidth;
-
-/// Vector u of a lane in its warp's chunk of the rows of X: eight channels, counted in the row.
-template <class X> MEGALITH_DEVICE int chunk_vector(int warp, int lane, int u) {
-  return X::kChunk / 8 * warp + lane + 32 * u;
-}
-/// Whether there is such a vector.
-template <class X> MEGALITH_DEVICE bool has_vector(int warp, int lane, int u) {
-  return kIsEven<X> ||
-         (lane + 32 * u < X::kChunk / 8 && 8 * chunk_vector<X>(warp, lane, u) < X::kWidth);
-}
-/// Vectors of a lane.
-template <class X> inline constexpr int kChunkVectors = (X::kChunk / 8 + 31) / 32;
-
 /// Vectors First .. First + Count - 1 of a lane in a table of which each has `Each` pieces of 16
 /// bytes; `otherwise` where there is no table. All loads are under way together.
 template <class X, bool IsThere, int Each, int First = 0, int Count = kChunkVectors<X>>
@@ -201,7 +186,6 @@ struct RowTarget {
   float branch_eps, eps;
   Share share;           // of the channels of `stream`
   bool is_branch_normed; // else it joins as it is
-  bool is_rounded;       // the stream, before its norm
 };
 
 /// All consumer warps: the sum of what each lane has, in the order of the chunks.
@@ -213,9 +197,12 @@ MEGALITH_DEVICE float sum_over_row(float sum, uint32_t *sums, int warp, int lane
     platform::st_shared(sums + warp, float_to_bits(sum));
   consumer_sync();
   float total = 0;
-  MEGALITH_UNROLL(8)
-  for (int w = 0; w < kConsumerWarps; ++w)
-    total += bits_to_float(platform::ld_shared<uint32_t>(sums + w));
+  MEGALITH_UNROLL_ALL
+  for (int i = 0; i < kConsumerWarps / 4; ++i) {
+    const auto v = platform::ld_shared<u32x4>(sums + 4 * i);
+    total =
+        total + bits_to_float(v.x) + bits_to_float(v.y) + bits_to_float(v.z) + bits_to_float(v.w);
+  }
   return total;
 }
 
@@ -265,16 +252,17 @@ MEGALITH_DEVICE void join(Floats<X> &stream, const Vectors<X> &branch, const Vec
 }
 
 /// The normed row; zero in padding.
-template <class X>
-MEGALITH_DEVICE Vectors<X> normed_row(Floats<X> &stream, const u32x4 (&gains)[kChunkVectors<X>],
-                                      const RowTarget &to, int warp, int lane) {
+template <class X, bool IsRounded>
+MEGALITH_DEVICE Vectors<X> normed_row(const Floats<X> &stream,
+                                      const u32x4 (&gains)[kChunkVectors<X>], const RowTarget &to,
+                                      int warp, int lane) {
   constexpr int kEach = kChunkVectors<X>;
+  Floats<X> row;
   float sum = 0;
   MEGALITH_UNROLL_ALL
   for (int j = 0; j < 8 * kEach; ++j) {
-    if (to.is_rounded)
-      stream.v[j] = round16(stream.v[j]);
-    sum = platform::fmaf_(stream.v[j], stream.v[j], sum);
+    row.v[j] = IsRounded ? round16(stream.v[j]) : +stream.v[j];
+    sum = platform::fmaf_(row.v[j], row.v[j], sum);
   }
   const float mean = sum_over_row(sum, to.sums + kConsumerWarps, warp, lane) * (1.0f / X::kWidth);
   const float scale = platform::rsqrtf_(mean + to.eps);
@@ -282,7 +270,7 @@ MEGALITH_DEVICE Vectors<X> normed_row(Floats<X> &stream, const u32x4 (&gains)[kC
   MEGALITH_UNROLL_ALL
   for (int u = 0; u < kEach; ++u) {
     const auto pair = [&](int at, uint32_t gain) {
-      const float *s = stream.v + 8 * u + at;
+      const float *s = row.v + 8 * u + at;
       return r16x2(s[0] * scale * lo16(gain), s[1] * scale * hi16(gain));
     };
     const u32x4 &g = gains[u];
@@ -295,6 +283,36 @@ MEGALITH_DEVICE Vectors<X> normed_row(Floats<X> &stream, const u32x4 (&gains)[kC
 template <class X> MEGALITH_DEVICE bool in_share(const Share &share, int warp, int lane, int u) {
   const int first = 8 * chunk_vector<X>(warp, lane, u);
   return has_vector<X>(warp, lane, u) && first >= share.first && first < share.end;
+}
+
+/// A vector of the stream, as words.
+template <class X>
+MEGALITH_DEVICE void publish_vector(const float (&value)[8], const RowTarget &to, int warp,
+                                    int lane, int u) {
+  MEGALITH_UNROLL_ALL
+  for (int i = 0; i < 8; ++i)
+    platform::st_relaxed<platform::Scope::gpu, uint32_t>(
+        to.stream + 8 * chunk_vector<X>(warp, lane, u) + i, float_word(value[i]));
+}
+/// The share of the stream goes out.
+template <class X, bool IsNarrow>
+MEGALITH_DEVICE void publish_stream(const Floats<X> &stream, const RowTarget &to, int warp,
+                                    int lane) {
+  int mine = -1;
+  float value[8] = {};
+  MEGALITH_UNROLL_ALL
+  for (int u = 0; u < kChunkVectors<X>; ++u) {
+    const bool is_mine = in_share<X>(to.share, warp, lane, u);
+    MEGALITH_UNROLL_ALL
+    for (int i = 0; i < 8; ++i)
+      value[i] = is_mine || !IsNarrow ? +stream.v[8 * u + i] : +value[i];
+    if (IsNarrow)
+      mine = is_mine ? u : mine;
+    else if (is_mine)
+      publish_vector<X>(value, to, warp, lane, u);
+  }
+  if (IsNarrow && mine >= 0)
+    publish_vector<X>(value, to, warp, lane, mine);
 }
 
 /// Gains behind the branch's norm, in the code that has any.
@@ -314,8 +332,12 @@ template <class X> struct GainsBehind<X, false> {
 };
 
 /// What differs between stages in the code that makes a row; what does not differ they share.
-template <bool HasBranch, bool IsGated, bool HasGainsBehind, bool HasGains> struct RowKind {
-  static constexpr bool kHasBranch = HasBranch, kIsGated = IsGated, kHasGains = HasGains;
+/// IsNarrow: a lane has at most one vector of the share of the stream.
+template <bool HasBranch, bool IsGated, bool HasGainsBehind, bool HasGains, bool IsRounded,
+          bool IsNarrow>
+struct RowKind {
+  static constexpr bool kHasBranch = HasBranch, kIsGated = IsGated, kHasGains = HasGains,
+                        kIsRounded = IsRounded, kIsNarrow = IsNarrow;
   template <class X> using Behind = GainsBehind<X, HasGainsBehind>;
 };
 
@@ -332,17 +354,10 @@ MEGALITH_COLD Vectors<X> finish_row(const Floats<X> given, const Vectors<X> bran
     stream.v[j] = given.v[j];
   if constexpr (Kind::kHasBranch) {
     join<X, Kind::kIsGated>(stream, branch, behind.gains(), to, warp, lane);
-    MEGALITH_UNROLL_ALL
-    for (int u = 0; u < kEach; ++u)
-      if (in_share<X>(to.share, warp, lane, u))
-        MEGALITH_UNROLL_ALL
-    for (int i = 0; i < 8; ++i)
-      platform::st_relaxed<platform::Scope::gpu, uint32_t>(
-          to.stream + 8 * chunk_vector<X>(warp, lane, u) + i, float_word(stream.v[8 * u + i]));
   }
   u32x4 gains[kEach]; // on their way while warps meet
   load_table<X, Kind::kHasGains, 1>(to.gains, kOnes, warp, lane, gains);
-  const Vectors<X> normed = normed_row<X>(stream, gains, to, warp, lane);
+  const Vectors<X> normed = normed_row<X, Kind::kIsRounded>(stream, gains, to, warp, lane);
   if (to.normed) {
     MEGALITH_UNROLL_ALL
     for (int u = 0; u < kEach; ++u)
@@ -350,18 +365,26 @@ MEGALITH_COLD Vectors<X> finish_row(const Floats<X> given, const Vectors<X> bran
         platform::st_shared(to.normed + 16 * (X::kChunk / 8 * warp + lane + 32 * u), normed.v[u]);
     platform::warp_sync();
   }
+  if constexpr (Kind::kHasBranch) // last, since nobody waits for the stream
+    publish_stream<X, Kind::kIsNarrow>(stream, to, warp, lane);
   return normed;
 }
 
+/// Whether a share of so many channels gives a lane at most one vector: its vectors are 32 apart.
+MEGALITH_DEVICE constexpr bool is_narrow(int channels) {
+  return channels <= 8 * 32;
+}
+
 /// finish_row of stage S: `target` null, or where `share` of the row's stream goes; `normed`
-/// likewise.
-template <class S, class Cta>
+/// likewise. IsNarrow: see RowKind.
+template <class S, bool IsNarrow, class Cta>
 MEGALITH_DEVICE Vectors<typename S::Normed>
 finish_row_of(const Cta &cta, int row, const StreamWords<S> &stream, const BranchWords<S> &branch,
               uint32_t *target, unsigned char *normed, const Share &share) {
   using X = typename S::Normed;
   using Kind = RowKind<S::kBranch != BranchNorm::absent, (S::kGate >= 0),
-                       S::kBranch == BranchNorm::rms && (S::kBranchGain >= 0), (S::kGain >= 0)>;
+                       S::kBranch == BranchNorm::rms && (S::kBranchGain >= 0), (S::kGain >= 0),
+                       S::kRoundStream, IsNarrow>;
   const unsigned char *beta = S::kGate >= 0 ? bytes_of<S::kGate>(cta) + 4 * X::kWidth : nullptr;
   Vectors<X> scaled;
   MEGALITH_UNROLL_ALL
@@ -379,7 +402,7 @@ finish_row_of(const Cta &cta, int row, const StreamWords<S> &stream, const Branc
   return finish_row<X, Kind>(value, scaled, {stream.gains},
                              {target, normed, S::Sums::row(cta, X::kCount == 1 ? 0 : 2 * row), beta,
                               bytes_of<S::kGain>(cta), S::kBranchEps, S::kEps, share,
-                              S::kBranch != BranchNorm::none, S::kRoundStream},
+                              S::kBranch != BranchNorm::none},
                              cta.role_warp, cta.lane);
 }
 
@@ -419,7 +442,7 @@ MEGALITH_DEVICE void publish_normed(const Cta &cta, int row, const Vectors<X> &n
 /// Consumer, after poll_stream: row `row`, normed, to S::Normed.
 template <class S, class Cta>
 MEGALITH_DEVICE void norm_row(const Cta &cta, int row, const StreamWords<S> &stream) {
-  detail::finish_row_of<S>(cta, row, stream, {}, nullptr, S::Normed::row(cta, row), {});
+  detail::finish_row_of<S, true>(cta, row, stream, {}, nullptr, S::Normed::row(cta, row), {});
 }
 
 /// Consumer, after poll_stream, poll_branch and launch_wait: the branch joins row `row`, which then
@@ -429,8 +452,10 @@ MEGALITH_DEVICE void join_row(const Cta &cta, int row, const StreamWords<S> &str
                               const BranchWords<S> &branch) {
   static_assert(Out::Exchange::kWidth == S::Normed::kWidth);
   platform::mark<platform::verb::Publish, Out>();
-  detail::finish_row_of<S>(cta, row, stream, branch, detail::row_words<Out>(cta, row),
-                           S::Normed::row(cta, row), share_of<Cta>(cta.sm, S::Normed::kWidth));
+  constexpr int kShare = (S::Normed::kWidth + Cta::Config::kSms - 1) / Cta::Config::kSms + 7;
+  detail::finish_row_of<S, detail::is_narrow(kShare)>(
+      cta, row, stream, branch, detail::row_words<Out>(cta, row), S::Normed::row(cta, row),
+      share_of<Cta>(cta.sm, S::Normed::kWidth));
   platform::mark_end();
 }
 
@@ -440,7 +465,7 @@ template <class S, class Normed, int Sms, class Cta>
 MEGALITH_DEVICE void deal_norm_row(const Cta &cta, int row, int part,
                                    const StreamWords<S> &stream) {
   using X = typename S::Normed;
-  const auto normed = detail::finish_row_of<S>(cta, 0, stream, {}, nullptr, nullptr, {});
+  const auto normed = detail::finish_row_of<S, true>(cta, 0, stream, {}, nullptr, nullptr, {});
   detail::publish_normed<X, Normed>(cta, row, normed, detail::dealt_share<X::kWidth, Sms>(part));
 }
 
@@ -454,8 +479,8 @@ MEGALITH_DEVICE void deal_row(const Cta &cta, int row, int part, const StreamWor
   static_assert(Out::Exchange::kWidth >= X::kWidth);
   const Share share = detail::dealt_share<X::kWidth, Sms>(part);
   platform::mark<platform::verb::Publish, Out>();
-  const auto normed = detail::finish_row_of<S>(cta, 0, stream, branch,
-                                               detail::row_words<Out>(cta, row), nullptr, share);
+  const auto normed = detail::finish_row_of<S, detail::is_narrow(X::kWidth / Sms + 16)>(
+      cta, 0, stream, branch, detail::row_words<Out>(cta, row), nullptr, share);
   platform::mark_end();
   if constexpr (requires { typename Normed::Exchange; })
     detail::publish_normed<X, Normed>(cta, row, normed, share);

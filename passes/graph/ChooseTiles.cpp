@@ -24,6 +24,12 @@ constexpr int64_t kSquareStrips = 8;
 /// From so many rows on those of a stream are dealt out among the SMs.
 constexpr int64_t kDealtRows = 4;
 
+/// Of a single row, every SM may read so many bytes of its pairs' outputs and add them for itself:
+/// on an H200 that takes less than to add them somewhere and exchange the sums
+/// (docs/performance.md). It is also what lanes have registers for, two vectors of each pair
+/// (codegen/device/pair_row.cuh).
+constexpr int64_t kPairBytes = 64 << 10, kPairChannels = 4096;
+
 /// Channels of a sector of bf16 words.
 constexpr int64_t kSectorChannels = 16;
 
@@ -40,7 +46,7 @@ constexpr int64_t kActBytes = 160 << 10;
 
 class ChooseTiles : public megalith::impl::ChooseTilesBase<ChooseTiles> {
   void runOnOperation() override {
-    for (auto stage : getOperation().getOps<StageOp>())
+    for (auto stage : llvm::make_early_inc_range(getOperation().getOps<StageOp>()))
       switch (stage.getKind()) {
       case StageKind::Linear:
       case StageKind::ExpertUp:
@@ -48,7 +54,8 @@ class ChooseTiles : public megalith::impl::ChooseTilesBase<ChooseTiles> {
         sliceGemv(stage);
         break;
       case StageKind::Combine:
-        dealCombine(stage);
+        if (!replicateCombine(stage))
+          dealCombine(stage);
         break;
       case StageKind::Embed:
         sliceEmbed(stage);
@@ -356,6 +363,72 @@ class ChooseTiles : public megalith::impl::ChooseTilesBase<ChooseTiles> {
                           access.getTable(), access.getSet(), isOfRanks(access)));
     }
     stage.setWritesAttr(ArrayAttr::get(context, writes));
+  }
+
+  /// The only reader of what `stage` writes, if it is a linear stage that takes it as it is.
+  StageOp linearBehind(StageOp stage) {
+    StageOp found;
+    auto sum = cast<AccessAttr>(stage.getWrites()[0]);
+    for (auto reader : getOperation().getOps<StageOp>())
+      for (auto [index, read] : llvm::enumerate(reader.getReads().getAsRange<AccessAttr>())) {
+        if (read.getBuffer() != sum.getBuffer())
+          continue;
+        auto norm = reader.getConfig().getAs<StringAttr>("norm");
+        if (found || index > 0 || reader.getKind() != StageKind::Linear ||
+            (norm && norm.getValue() != "none"))
+          return {};
+        found = reader;
+      }
+    return found;
+  }
+
+  /// A single row's pairs every SM adds for itself where it multiplies their sum, from outputs that
+  /// all ranks have stored to it: an exchange less. Returns whether it does.
+  bool replicateCombine(StageOp stage) {
+    KernelOp kernel = getOperation();
+    MLIRContext *context = &getContext();
+    const DictionaryAttr given = stage.getConfig();
+    auto outputs = cast<AccessAttr>(stage.getReads()[0]);
+    auto value = kernel.lookup<BufferOp>(outputs.getBuffer());
+    const int64_t pairs = numberOf(stage, "top_k"), ranks = kernel.getRanks();
+    const int64_t columns = numberOf(stage, "n") * ranks, bytes = pairs * columns * 2;
+    StageOp linear = linearBehind(stage);
+    if (kernel.getRows() > 1 || given.contains("parts") || bytes > kPairBytes ||
+        columns > kPairChannels || !linear)
+      return false;
+    auto sums = linear.getConfig().getAs<IntegerAttr>("k");
+    if (!sums || sums.getInt() != columns)
+      return false;
+    recordReason(linear, {getArgumentName().str(), "rows", "added by every SM from all pairs",
+                          llvm::formatv("{0} bytes of outputs an SM, at most {1}, and a single "
+                                        "row: less than another exchange, of the sum",
+                                        bytes, kPairBytes)});
+    if (ranks > 1) { // outputs no longer stay
+      value.setShape({value.rows(), columns});
+      value.removeRankPartsAttr();
+      value.setPeers(true);
+      for (auto writer : kernel.getOps<StageOp>()) {
+        SmallVector<Attribute> writes;
+        for (auto write : writer.getWrites().getAsRange<AccessAttr>())
+          writes.push_back(write.getBuffer() == outputs.getBuffer() ? write.withOwn(true) : write);
+        writer.setWritesAttr(ArrayAttr::get(context, writes));
+      }
+    }
+    SmallVector<Attribute> reads = {
+        AccessAttr::get(context, outputs.getBuffer(), outputs.getAt(), value.rows(),
+                        affineMapAttr({getAffineConstantExpr(columns, context)}, context), {},
+                        outputs.getSet()),
+        stage.getReads()[1]};
+    llvm::append_range(reads, linear.getReads().getValue().drop_front());
+    linear.setReadsAttr(ArrayAttr::get(context, reads));
+    NamedAttrList config(linear.getConfig());
+    config.set("pairs", Builder(context).getI64IntegerAttr(pairs));
+    config.set("pairs_eps", given.get("eps"));
+    linear.setConfigAttr(config.getDictionary(context));
+    auto sum = cast<AccessAttr>(stage.getWrites()[0]).getBuffer();
+    stage.erase();
+    kernel.lookup<BufferOp>(sum).erase();
+    return true;
   }
 
   /// Pairs of one row are added together: a row's columns on as many SMs as there are for it, who

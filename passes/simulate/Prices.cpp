@@ -25,6 +25,7 @@ static StringRef likeOf(StringRef name) {
       .Case("store_wide_part", "store_part")    // shuffles besides
       .Case("merge_gated", "merge_splits")      // a norm and a gate besides
       .Case("combine_normed", "combine")        // a scale a slot besides
+      .Case("combine_pairs", "combine")         // of all channels, by eight warps
       .Case("epilogue_parts", "epilogue_glu")   // fp32 words of pairs, to all ranks
       .Case("epilogue_outputs", "epilogue_glu") // words of pairs, and a sum of squares besides
       .Default("");

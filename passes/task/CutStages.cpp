@@ -59,7 +59,8 @@ struct CutStages : megalith::impl::CutStagesBase<CutStages> {
 
   static LogicalResult checkCuttable(KernelOp kernel) {
     for (auto stage : kernel.getOps<StageOp>())
-      if (stage.getKind() == StageKind::Rows || stage.getKind() == StageKind::Combine)
+      if (stage.getKind() == StageKind::Rows || stage.getKind() == StageKind::Combine ||
+          pairsOf(stage))
         return stage.emitOpError() << "has no form as a launch of its own yet: an fp32 stream and "
                                       "normed experts only work with --launch=fused";
     for (auto stage : kernel.getOps<StageOp>())

@@ -133,8 +133,13 @@ private:
   void addCombine(StageOp stage) {
     const int64_t pairs = *configInt(stage, "top_k"), share = combineShare(stage);
     addOutputs(pairs, share);
+    addScales(pairs, Role::Epilogue);
+  }
+
+  /// Scales of a row's pairs, whoever adds them.
+  void addScales(int64_t pairs, Role role) {
     add({names::kScales.str(), 1, pairs, f32, static_cast<int64_t>(llvm::alignTo(4 * pairs, 16)), 1,
-         1, "WordRows<$offset, $rows, $cols>", Phase::Both, "", "", Role::Epilogue, nobody});
+         1, "WordRows<$offset, $rows, $cols>", Phase::Both, "", "", role, nobody});
   }
 
   /// Outputs of pairs, `cols` channels of each.
@@ -158,6 +163,8 @@ private:
     int64_t k = *configInt(stage, "k");
     if (inputOf(stage) && stage.getKind() != StageKind::ExpertDown)
       addInput(k / partsOf(stage));
+    if (const int64_t pairs = pairsOf(stage))
+      addScales(pairs, Role::Consumer);
     const int64_t columnTiles = llvm::divideCeil(rows, 8);
     add({names::kPart.str(),
          128 * columnTiles,

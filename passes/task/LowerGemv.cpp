@@ -292,6 +292,10 @@ void KernelLowering::takeRows(StageOp stage, Steps &consumer) {
   AccessAttr input = inputOf(stage);
   if (!input)
     return;
+  if (pairsOf(stage)) {
+    takePairs(stage, consumer);
+    return;
+  }
   std::string name = stage.getSymName().str(), rows = name + "::In";
   StringRef norm = configString(stage, "norm"), source = input.getBuffer().getValue();
   bool hasNorm = !norm.empty() && norm != "none";

@@ -13,6 +13,10 @@ static constexpr int64_t kSectorWords = 8;
 /// Channels of a sector of bf16 words: what shares of dealt rows are made of (stream_rows.cuh).
 static constexpr int64_t kDealtChannels = 16;
 
+/// Channels of a row of which a lane of the consumers has one vector: of more it has two, which
+/// come one after the other (pair_row.cuh).
+static constexpr int64_t kHalvedChannels = 8 * 8 * 32;
+
 LogicalResult KernelLowering::lowerRows(StageOp stage) {
   AccessAttr branch = branchOf(stage), stream = streamOf(stage);
   if (!exchange(stream.getBuffer().getValue()) ||
@@ -246,6 +250,38 @@ LogicalResult KernelLowering::lowerCombine(StageOp stage) {
     add(first + d(epilogue.depth()) * groups, row + " + turn * " + std::to_string(groups));
   });
   return success();
+}
+
+// The row that a linear stage multiplies, where every SM adds its pairs for itself.
+void KernelLowering::takePairs(StageOp stage, Steps &consumer) {
+  auto outputs = cast<AccessAttr>(stage.getReads()[0]),
+       sums = cast<AccessAttr>(stage.getReads()[1]);
+  StringRef source = outputs.getBuffer().getValue(), squares = sums.getBuffer().getValue();
+  const std::string type = (stage.getSymName() + "::Pairs").str();
+  set(stage, "Pairs",
+      "PairRow<In, " + names::kScales + ", " + Twine(pairsOf(stage)) + ", " +
+          floatText(*configFloat(stage, "pairs_eps")) + ">");
+  AccessAttr scales = whole(names::kScales);
+  auto allOf = [&](StringRef words) {
+    return rectangle(words, {c(0), c(0)}, pairsOf(stage), {c(exchange(words).cols())});
+  };
+  requireLaunchWait(stage, Role::Consumer, consumer);
+  consumer.refill(names::kInput);
+  const std::string words = type + ", " + source.str() + "_words>";
+  consumer.local("outputs", "PairWords<" + type + ">");
+  if (*configInt(stage, "k") > kHalvedChannels) // the first half before the sums
+    consumer.poll("poll_pair_words<" + words, {"outputs"}, (source + "_words").str(), allOf(source),
+                  {});
+  consumer.local("sums", "PairSums<" + type + ">");
+  consumer.poll("poll_pair_sums<" + type + ", " + squares.str() + "_words>", {"sums"},
+                (squares + "_words").str(), allOf(squares), {});
+  consumer.poll("poll_last_pair_words<" + words, {"sums", "outputs"}, (source + "_words").str(),
+                allOf(source), scales);
+  consumer.computeMet(
+      "combine_pairs<" + type + ">",
+      {"outputs", ("routing_table<" + topK().getSymName() + ">(cta)->weight").str()},
+      {scales, whole(names::kRouting)},
+      {rectangle(names::kInput, {c(0), c(0)}, 1, {c(*configInt(stage, "k"))})});
 }
 
 } // namespace megalith::task

@@ -130,6 +130,7 @@ private:
   void pollRows(Steps &steps, AccessAttr source, llvm::StringRef rows, llvm::StringRef full,
                 AccessAttr target);
   void takeRows(StageOp stage, Steps &consumer);
+  void takePairs(StageOp stage, Steps &consumer);
   void stream(StageOp stage, Steps &steps, bool isExpert);
   void multiply(StageOp stage, Steps &steps, AccessAttr rows);
   void multiplyJoined(StageOp stage, Steps &steps, AccessAttr rows);

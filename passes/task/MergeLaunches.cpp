@@ -55,7 +55,8 @@ struct MergeLaunches : megalith::impl::MergeLaunchesBase<MergeLaunches> {
                                 << " to name the kernel of each launch: run moe-cut-launches first";
     for (auto kernel : module.getOps<KernelOp>())
       for (auto stage : kernel.getOps<StageOp>())
-        if (stage.getKind() == StageKind::Rows || stage.getKind() == StageKind::Combine)
+        if (stage.getKind() == StageKind::Rows || stage.getKind() == StageKind::Combine ||
+            pairsOf(stage))
           return stage.emitOpError() << "has no form in a kernel that loops over launches yet: an "
                                         "fp32 stream and normed experts only work with "
                                         "--scope=layer";

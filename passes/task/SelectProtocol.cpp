@@ -57,8 +57,9 @@ struct SelectProtocol : megalith::impl::SelectProtocolBase<SelectProtocol> {
           stage.getKind() == StageKind::Merge &&
           cast<AccessAttr>(stage.getReads()[0]).getBuffer().getValue() == exchange.getSymName();
       // Words of a stream and of sums have readers that know sentinels only; so have ranks' words.
-      isStream |= (stage.getKind() == StageKind::Rows && touches(stage.getWrites())) ||
-                  (stage.getKind() == StageKind::Combine && touches(stage.getReads()));
+      isStream |=
+          (stage.getKind() == StageKind::Rows && touches(stage.getWrites())) ||
+          ((stage.getKind() == StageKind::Combine || pairsOf(stage)) && touches(stage.getReads()));
     }
     if (exchange.getWord() == WordKind::Plain) {
       if (isDynamic || isMerged) // records lie as they do with epochs

@@ -71,6 +71,10 @@ int64_t partsOf(StageOp stage) {
   return configInt(stage, "k_parts").value_or(1);
 }
 
+int64_t pairsOf(StageOp stage) {
+  return stage.getKind() == StageKind::Linear ? configInt(stage, "pairs").value_or(0) : 0;
+}
+
 bool isGemv(StageOp stage) {
   return llvm::is_contained({StageKind::Linear, StageKind::ExpertUp, StageKind::ExpertDown},
                             stage.getKind());
@@ -202,7 +206,9 @@ static ArrayRef<Key> keysOf(StageKind kind) {
       {"multiplier", Float},
       {"softcap", Float},
       {"valid", Int},
-      {"k_parts", Int}};
+      {"k_parts", Int},
+      {"pairs", Int},
+      {"pairs_eps", Float}};
   static constexpr Key kAttention[] = {
       {"q_heads", Int, true},  {"kv_heads", Int, true},
       {"head_dim", Int, true}, {"scale", Float, true},
@@ -399,6 +405,21 @@ static LogicalResult checkGemv(StageOp stage) {
   return success();
 }
 
+// A linear stage that adds the pairs of its row: their outputs and sums of squares, then weights.
+static LogicalResult checkPairs(StageOp stage) {
+  const int64_t pairs = pairsOf(stage);
+  StringRef norm = configString(stage, "norm");
+  if (kernelOf(stage).getRows() != 1 || stage.getReads().size() != 3 || !inputOf(stage) ||
+      partsOf(stage) > 1 || (!norm.empty() && norm != "none"))
+    return stage.emitOpError()
+           << "expected a bucket of one row, whole and not normed, and reads of "
+              "outputs, sums of squares and weights, since it adds "
+           << pairs << " pairs";
+  if (!configFloat(stage, "pairs_eps"))
+    return stage.emitOpError() << "expected config to hold 'pairs_eps' beside 'pairs'";
+  return success();
+}
+
 // A combine stage: outputs of pairs and sums of their squares, and what comes of them. Where it
 // adds ranks' parts of the outputs it squares them itself.
 static LogicalResult checkCombine(StageOp stage) {
@@ -444,10 +465,13 @@ LogicalResult checkStages(KernelOp kernel) {
       return failure();
     if (stage.getKind() == StageKind::Combine && failed(checkCombine(stage)))
       return failure();
+    if (pairsOf(stage) && failed(checkPairs(stage)))
+      return failure();
     if (stage.getKind() == StageKind::TopK && ++routers > 1)
       return stage.emitOpError() << "expected one top_k stage a kernel: there is one routing table";
     bool isExpert = llvm::is_contained(
         {StageKind::ExpertUp, StageKind::ExpertDown, StageKind::Combine}, stage.getKind());
+    isExpert |= pairsOf(stage) > 0;
     if (isExpert && !routers)
       return stage.emitOpError() << "expected a top_k stage before the experts";
     bool computes = stage.getKind() != StageKind::LaunchEnd;

@@ -50,6 +50,10 @@ AccessAttr inputOf(StageOp stage);
 /// Whether the stage leaves activation rows in shared memory that others may share.
 bool bringsRows(StageOp stage);
 
+/// Of how many pairs a linear stage's only activation row is the weighted sum, which it then makes
+/// itself of their outputs and sums of squares, its first two reads; 0: it reads rows as they are.
+int64_t pairsOf(StageOp stage);
+
 /// The reads of a rows stage: the branch that joins the stream, or null, and the stream.
 AccessAttr branchOf(StageOp stage);
 AccessAttr streamOf(StageOp stage);

@@ -163,6 +163,8 @@ static const Link kBest[] = {{"epilogue_head", true}, {"store_candidates"}};
 // A row of a stream and its branch are in registers until they meet (stream_rows.cuh).
 static const Link kJoined[] = {
     {"poll_stream"}, {"poll_branch"}, {"join_row", /*isMany=*/false, "deal_row"}};
+// So are the outputs of a row's pairs until they are added (pair_row.cuh).
+static const Link kPairs[] = {{"poll_pair_sums"}, {"poll_last_pair_words"}, {"combine_pairs"}};
 static const Link kNormed[] = {{"poll_stream"}, {"norm_row", /*isMany=*/false, "deal_norm_row"}};
 
 /// That a turn which has one of the chain's calls has all, in order; the last `round` of them as
@@ -235,7 +237,8 @@ static LogicalResult verifyShares(Operation *call) {
 static LogicalResult verifyTurn(Block &turn) {
   // What a tile found passes through shared memory in rounds.
   if (failed(verifyChain(turn, kAttention, /*round=*/2)) || failed(verifyChain(turn, kBest)) ||
-      failed(verifyChain(turn, kJoined)) || failed(verifyChain(turn, kNormed)))
+      failed(verifyChain(turn, kJoined)) || failed(verifyChain(turn, kNormed)) ||
+      failed(verifyChain(turn, kPairs)))
     return failure();
   for (Operation &op : turn) {
     if (auto local = dyn_cast<LocalOp>(op); local && failed(verifyVariable(local)))

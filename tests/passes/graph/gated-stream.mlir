@@ -9,6 +9,8 @@
 // RUN: sed -e 's/<2x/<4x/g; s/<8x128/<16x128/g' %s | megalith-opt -pass-pipeline='builtin.module(megalith-pipeline{sms=8},task-verify)' | FileCheck %s --check-prefix=DEALT
 // RUN: sed -e 's/<2x/<4x/g; s/<8x128/<16x128/g' %s | megalith-opt -pass-pipeline='builtin.module(megalith-pipeline{sms=3},task-verify)' | FileCheck %s --check-prefix=FEW
 // RUN: sed -e 's/<2x/<1x/g; s/<8x128/<4x128/g' %s | megalith-opt -pass-pipeline='builtin.module(megalith-pipeline{sms=2},task-verify)' | FileCheck %s --check-prefix=ONE
+// RUN: sed -e 's/<2x/<1x/g; s/<8x128/<4x128/g' %s | megalith-opt -pass-pipeline='builtin.module(megalith-pipeline{sms=3 ranks=2},task-verify)' | FileCheck %s --check-prefix=ADDED
+// RUN: sed -e 's/<2x/<1x/g; s/<8x128/<4x128/g' %s | megalith-opt -pass-pipeline='builtin.module(megalith-pipeline{sms=3 ranks=2 experts=nk},task-verify)' | FileCheck %s --check-prefix=ONEPART
 // RUN: not megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=3 ranks=4})' 2>&1 | FileCheck %s --check-prefix=FOUR
 // RUN: megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=3 ranks=2 experts=nk},task-verify)' | FileCheck %s --check-prefix=PARTS
 // RUN: megalith-opt %s -pass-pipeline='builtin.module(megalith-pipeline{sms=3 ranks=4 experts=nk sums=bf16},task-verify)' | FileCheck %s --check-prefix=ROUNDED
@@ -97,6 +99,23 @@
 // ONE-NEXT: task.signal @routed
 // ONE: task.compute "rms_norm<expert_up::Norm>"
 // ONE-NEXT: task.wait @routed
+// Every SM adds the pairs of a single row for itself, and multiplies their sum.
+// ONE-NOT: combine_experts
+// ONE: task.stage @unpooler linear {{.*}}reads [@t[0, 0] 4 x [128], @squares[0, 0] 4 x [8], @w_unpooler{{.*}}Pairs = "PairRow<In, pair_scales, 4, 1.00000000e-08f>"{{.*}}pairs = 4
+// ONE: task.refill @xs
+// ONE-NEXT: task.local "outputs" : "PairWords<unpooler::Pairs>"
+// ONE-NEXT: task.local "sums" : "PairSums<unpooler::Pairs>"
+// ONE-NEXT: task.poll "poll_pair_sums<unpooler::Pairs, squares_words>" ["sums"] waits @squares_words reads [@squares[0, 0] 4 x [8]] writes []
+// ONE-NEXT: task.poll "poll_last_pair_words<unpooler::Pairs, t_words>" ["sums", "outputs"] waits @t_words reads [@t[0, 0] 4 x [128]] writes [@pair_scales[0, 0] 1 x [4]]
+// ONE-NEXT: task.compute "combine_pairs<unpooler::Pairs>" ["outputs", "routing_table<top_k>(cta)->weight"] reads [@pair_scales[0, 0] 1 x [4], @routing{{.*}} writes [@xs[0, 0] 1 x [128]]
+// ONE-NOT: @m_words
+
+// Outputs then go to all ranks; where ranks make parts of them, sums do as ever.
+// ADDED: task.exchange @t [4, 128] bf16 {{.*}}{peers
+// ADDED-NOT: task.exchange @m [
+// ADDED: "epilogue_outputs<expert_down, t_words, squares_words, g_post_expert_norm>" {{.*}}@t[d1, 0, d0 * 32 + d2 * 16] 1 x [16] table @expert_id own, @squares[d1, 0, d0 * 2 + d2] 1 x [1] table @expert_id own]
+// ADDED: task.poll "poll_last_pair_words<unpooler::Pairs, t_words>" {{.*}}@t[0, 0] 4 x [128]] writes
+// ONEPART: task.poll "poll_parts<combine_experts, down_parts_words, g_post_expert_norm>"
 
 // Four rows are dealt out: two SMs do a row together, whoever multiplies reads the normed rows; those of the
 // launch's own stream lie behind its words. With three SMs each has a row, and one a second.
