@@ -1,10 +1,10 @@
 //===- PlanMemory.cpp - where everything lies in shared memory --------------===//
 //
 // Barriers, then buffers, then the ring, which takes what is left. When the ring would be left with
-// too little, or of one row with less than the widest slice that others wait for, attention's
-// buffers and those of the dense phase share bytes; edges then order the last use of the one before
-// the first use of the other. When even so there is no room, the experts' activations come to where
-// rows have been.
+// too little, or of one row with less than the widest slice that others wait for and much less than
+// it could have, attention's buffers and those of the dense phase share bytes; edges then order the
+// last use of the one before the first use of the other. When even so there is no room, the
+// experts' activations come to where rows have been.
 //
 //===----------------------------------------------------------------------===//
 #include "passes/Passes.h"
@@ -113,6 +113,17 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
     return most;
   }
 
+  /// Whether a ring that has what is wanted of it anyway would hold so much more of such a slice
+  /// that two waits a launch are worth it.
+  bool isWorthSharing(Sharing phases) {
+    constexpr int64_t kSlots = 2;
+    if (!ring || phases == Sharing::None)
+      return false;
+    const int64_t apart = slotsLeft(lay(Slots::Wanted, Sharing::None));
+    return apart * ring.getSlotBytes() < sliceBytes() &&
+           slotsLeft(lay(Slots::Wanted, phases)) >= apart + kSlots;
+  }
+
   /// The first of ever tighter layouts that leaves the ring what is wanted of it, else the tightest
   /// that leaves it two slots. Sharing bytes costs two waits a launch, single slots in attention a
   /// wait a tile, in the dense phase one an expert.
@@ -123,11 +134,12 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
       int64_t floor;
     };
     const Sharing phases = canAlias() ? Sharing::Phases : Sharing::None;
-    SmallVector<Attempt> attempts = {
-        {Slots::Wanted, Sharing::None, std::max(ringFloor.getValue(), sliceBytes())},
-        {Slots::Wanted, phases, ringFloor},
-        {Slots::SingleInAttention, phases, ringFloor / 2},
-        {Slots::Single, phases, 0}};
+    const int64_t floor =
+        isWorthSharing(phases) ? std::max(ringFloor.getValue(), sliceBytes()) : ringFloor;
+    SmallVector<Attempt> attempts = {{Slots::Wanted, Sharing::None, floor},
+                                     {Slots::Wanted, phases, ringFloor},
+                                     {Slots::SingleInAttention, phases, ringFloor / 2},
+                                     {Slots::Single, phases, 0}};
     if (canAlias() && hasExperts())
       attempts.push_back({Slots::Single, Sharing::PhasesAndRows, 0});
     std::optional<Layout> fitting;
