@@ -176,10 +176,12 @@ void Globals::checkUnwaited(int64_t sm) {
         // A launch of a looping kernel has the pages of its layer to itself.
         if (program.isLooping && !isWords && global.mutability == Mutability::Pages)
           continue;
-        faults.at(instr.op, sm) << (isWords ? "publishing words" : "storing to global memory")
-                                << " needs the previous launch to be complete"
-                                << program.inLaunch(instr.launch) << ": the " << nameOfRole(role)
-                                << " has no task.launch_wait before this op";
+        faults.at(instr.op, sm)
+            << (isWords ? "publishing words" : "storing to global memory")
+            << " needs the previous launch to be complete" << program.inLaunch(instr.launch)
+            << ": the " << nameOfRole(role)
+            << " has no task.launch_wait before this op; expected one, or an edge "
+               "from a role that has";
       }
     }
 }
@@ -187,25 +189,44 @@ void Globals::checkUnwaited(int64_t sm) {
 void Globals::checkEnds() {
   for (auto [index, global] : llvm::enumerate(program.globals)) {
     int64_t writers = 0;
-    bool isComplete = true;
+    int lastWriter = 0;
+    std::optional<Planes::Place> hole;
     for (size_t launch = 0; launch < program.launches.size(); ++launch) {
       const Planes &planes = touched[program.stateOf(launch, index)];
-      writers += !planes.empty();
-      const bool isWhole = !planes.empty() && planes.isComplete(global.rows, global.cols,
-                                                                global.kind == Global::Weights);
-      if (std::optional<Planes::Key> gap = planes.firstGap(); gap && global.kind == Global::Weights)
-        faults.at(global.op, 0) << "is streamed for argument " << gap->argument
+      const bool isWeights = global.kind == Global::Weights;
+      std::optional<Planes::Place> missing =
+          planes.firstMissing(global.rows, global.cols, isWeights);
+      if (planes.empty())
+        missing = Planes::Place{};
+      else
+        ++writers, lastWriter = launch, hole = hole ? hole : missing;
+      if (std::optional<Planes::Key> gap = planes.firstGap(); gap && isWeights)
+        faults.among(global.op) << "is streamed for argument " << gap->argument
                                 << " of its table but not for the one before"
                                 << program.inLaunch(launch)
                                 << "; expected arguments to count from 0";
-      isComplete &= isWhole || planes.empty();
-      if (global.kind == Global::Weights && reached[program.stateOf(launch, index)] && !isWhole)
-        faults.at(global.op, 0) << "has blocks that no SM streams" << program.inLaunch(launch)
-                                << "; expected each exactly once";
+      if (isWeights && reached[program.stateOf(launch, index)] && missing) {
+        InFlightDiagnostic fault = faults.among(global.op);
+        fault << "has blocks that no SM streams" << program.inLaunch(launch) << ", the first at "
+              << Planes::describe(*missing)
+              << "; expected each exactly once: slices that join, and loops over all of them";
+        if (Operation *copy = program.userOf(index, /*isWrite=*/false, launch))
+          fault.attachNote(copy->getLoc()) << "the " << nameOfTask(copy) << " streams others here";
+      }
     }
     // An output is written in one launch.
-    if (global.kind == Global::Buffer && global.mutability == Mutability::Written &&
-        (writers != 1 || !isComplete))
-      faults.at(global.op, 0) << "is not written everywhere; expected each element exactly once";
+    if (global.kind != Global::Buffer || global.mutability != Mutability::Written ||
+        (writers == 1 && !hole))
+      continue;
+    InFlightDiagnostic fault = faults.among(global.op);
+    if (writers > 1 && !hole)
+      fault << "is written in " << writers << " launches; expected one";
+    else
+      fault << "is not written everywhere, not at "
+            << Planes::describe(hole.value_or(Planes::Place{}))
+            << "; expected each element exactly once: a task.compute whose writes cover it";
+    if (Operation *step = program.userOf(index, /*isWrite=*/true, lastWriter))
+      fault.attachNote(step->getLoc())
+          << "the " << nameOfTask(step) << (hole ? " writes others here" : " writes it here");
   }
 }

@@ -252,7 +252,8 @@ void Local::act(Thread &thread, const Instr &instr) {
                !knowsLaunchWait(thread, instr.launch - 1))
         faults.at(instr.op, sm) << "polls a set of the launch before, but the "
                                 << nameOfRole(thread.role) << " knows of no task.launch_wait in "
-                                << "that launch: the set may hold older words";
+                                << "that launch: the set may hold older words; expected one "
+                                   "before, or an edge from a role that has one";
     pollWords(thread, instr);
   }
   for (const Access &touched : program.accessesOf(instr))
@@ -322,7 +323,7 @@ void Local::signal(Thread &thread, const Instr &instr) {
                               << Program::nameOf(edge.op) << ", which has " << edge.slots
                               << " slots, while the " << nameOfRole(role)
                               << " may still wait for use " << before
-                              << "; a credit edge from it must be acquired before";
+                              << "; expected a task.acquire of a credit edge from it before";
       break;
     }
   state.completed.push_back(thread.clock);
@@ -356,7 +357,8 @@ void Local::requireLaunchWait(Thread &thread, const Instr &instr, StringRef what
   if (!knowsLaunchWait(thread, instr.launch))
     faults.at(instr.op, sm) << what << " needs the previous launch to be complete"
                             << program.inLaunch(instr.launch) << ": the " << nameOfRole(thread.role)
-                            << " has no task.launch_wait before this op";
+                            << " has no task.launch_wait before this op; expected one, or an edge "
+                               "from a role that has";
 }
 
 // A role of which the thread does not know that it is over with a launch.
@@ -406,7 +408,8 @@ void Local::endLaunch(Thread &thread, const Instr &instr) {
   if (!knowsLaunchWait(thread, instr.launch))
     faults.at(instr.op, sm) << "arrives for launch " << number << ", but the "
                             << nameOfRole(thread.role)
-                            << " knows of no task.launch_wait in it before this op";
+                            << " knows of no task.launch_wait in it before this op; expected one, "
+                               "or an edge from a role that has";
   LaunchState &launch = launches[instr.launch];
   if (launch.dones++ == 0)
     launch.done = thread.clock;
@@ -420,16 +423,29 @@ void Local::checkEnds() {
       continue;
     for (int to : edge.to)
       for (size_t launch = 0; launch < launches.size(); ++launch)
-        if (state.waitsIn[to][launch] != state.signalsIn[launch])
-          faults.at(edge.op, sm) << "is signalled " << state.signalsIn[launch] << " times by the "
-                                 << nameOfRole(edge.from) << " but waited for "
-                                 << state.waitsIn[to][launch] << " times by the " << nameOfRole(to)
-                                 << program.inLaunch(launch) << "; expected as many";
+        if (state.waitsIn[to][launch] != state.signalsIn[launch]) {
+          InFlightDiagnostic fault = faults.at(edge.op, sm);
+          fault << "edge @" << Program::nameOf(edge.op) << " is signalled "
+                << state.signalsIn[launch] << " times by the " << nameOfRole(edge.from)
+                << " but waited for " << state.waitsIn[to][launch] << " times by the "
+                << nameOfRole(to) << program.inLaunch(launch)
+                << "; expected as many: a task.wait or task.acquire for each task.signal, "
+                   "task.release or task.copy";
+          for (const auto &[role, verb] :
+               {std::pair(edge.from, " signals it here"), std::pair(to, " waits for it here")})
+            for (const Instr &instr : program.code[role])
+              if (instr.edge == &edge - program.edges.data() && instr.launch == int(launch)) {
+                fault.attachNote(instr.op->getLoc()) << "the " << nameOfTask(instr.op) << verb;
+                break;
+              }
+        }
   }
   for (auto [ring, state] : llvm::zip(program.rings, rings))
     if (const int64_t copies = edges[ring.full].signals(); copies != state.read)
-      faults.at(ring.op, sm) << "receives " << copies << " pieces, of which only the first "
-                             << state.read << " are read";
+      faults.at(ring.op, sm) << "ring @" << Program::nameOf(ring.op) << " receives " << copies
+                             << " pieces, of which only the first " << state.read
+                             << " are read; expected a task.compute that reads the ring for each "
+                                "task.copy";
   for (size_t launch = 0; launch < launches.size(); ++launch)
     checkLaunch(launch);
 }
@@ -439,8 +455,9 @@ void Local::checkLaunch(int index) {
   for (auto [global, times] : llvm::zip(program.globals, launch.rearmed)) {
     auto exchange = dyn_cast<ExchangeOp>(global.op);
     if (exchange && exchange.getWord() == WordKind::Sentinel && times != 1)
-      faults.at(exchange, sm) << "is re-armed " << times << " times" << program.inLaunch(index)
-                              << "; expected once, by every SM in every launch";
+      faults.at(exchange, sm) << "@" << exchange.getSymName() << " is re-armed " << times
+                              << " times" << program.inLaunch(index)
+                              << "; expected once, by every SM in every launch: one task.rearm";
   }
   // A looping kernel has the machine to itself.
   if (launch.dependentsLaunched != !program.isLooping)

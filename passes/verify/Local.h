@@ -157,6 +157,8 @@ private:
   void checkUnread(const Instr &instr, const Shared &buffer, Filling &filling, bool isInPlace,
                    const Rect &rect);
   bool isFilled(SharedState &state, const Shared &buffer, int64_t use, const Rect &rect);
+  void tellUnfilled(const Instr &instr, const Shared &buffer, const Filling &filling, int64_t use,
+                    const Rect &rect);
   void accessRing(Thread &thread, const Instr &instr, bool isWrite);
   bool knows(const Thread &thread, const Record &before) const;
   bool hasMet(const Thread &thread, const Record &before) const;

@@ -95,9 +95,12 @@ int64_t Local::fillingOf(Thread &thread, const Instr &instr, const Shared &buffe
   const EdgeState &state = edges[buffer.guard];
   const bool isReader = guard.waits(thread.role);
   if (!isReader && thread.role != guard.from) {
-    faults.at(instr.op, sm) << "touches @" << Program::nameOf(buffer.op) << ", but its guard @"
-                            << Program::nameOf(guard.op) << " does not join the "
-                            << nameOfRole(thread.role);
+    faults.at(instr.op, sm)
+            .append("the ", nameOfTask(instr.op), " touches @", Program::nameOf(buffer.op),
+                    ", but its guard @", Program::nameOf(guard.op), " does not join the ",
+                    nameOfRole(thread.role), "; expected it among the edge's roles")
+            .attachNote(guard.op->getLoc())
+        << "the edge is declared here";
     return -1;
   }
   const int64_t use = isReader ? state.waits[thread.role] - 1 : state.signals();
@@ -178,6 +181,28 @@ void Local::checkUnread(const Instr &instr, const Shared &buffer, Filling &filli
                                "the change before";
 }
 
+// With who wrote the rest of the filling, or, where nobody did, any step that writes there.
+void Local::tellUnfilled(const Instr &instr, const Shared &buffer, const Filling &filling,
+                         int64_t use, const Rect &rect) {
+  const bool isBegun = filling.use == use && filling.written.overlaps(rect);
+  InFlightDiagnostic fault = faults.at(instr.op, sm);
+  fault << "the " << nameOfTask(instr.op) << " reads @" << Program::nameOf(buffer.op) << ' '
+        << describe(rect) << ", not all of which filling " << use << " wrote";
+  if (const auto missing = isBegun ? filling.written.firstMissing(rect) : std::nullopt)
+    fault << " (not row " << missing->first << ", column " << missing->second << ')';
+  fault << "; expected a write of it before";
+  if (buffer.guard >= 0)
+    fault << ", which signals @" << Program::nameOf(program.edges[buffer.guard].op);
+  Operation *writer = isBegun ? filling.writer : nullptr;
+  for (const auto &role : program.code)
+    for (const Instr &other : role)
+      if (!writer && &other != &instr && writes(other, &buffer - program.shared.data()))
+        writer = other.op;
+  if (writer)
+    fault.attachNote(writer->getLoc())
+        << "the " << nameOfTask(writer) << (isBegun ? " wrote the rest here" : " writes it here");
+}
+
 void Local::access(Thread &thread, const Instr &instr, const Access &access) {
   const Shared &buffer = program.shared[access.decl];
   const Rect rect = access.at(thread.dims.data());
@@ -232,10 +257,9 @@ void Local::access(Thread &thread, const Instr &instr, const Access &access) {
       faults.at(instr.op, sm) << "fills @" << Program::nameOf(buffer.op) << ' ' << describe(rect)
                               << " again, while other warps of the " << nameOfRole(thread.role)
                               << " may still read it; expected a task.refill before";
-  } else if (!isFilled(state, buffer, use, rect))
-    faults.at(instr.op, sm) << "reads @" << Program::nameOf(buffer.op) << ' ' << describe(rect)
-                            << ", not all of which filling " << use
-                            << " wrote; expected a write of it before";
+  } else if (!isFilled(state, buffer, use, rect)) {
+    tellUnfilled(instr, buffer, entryOf(state.fillings, use % (buffer.slots + 2)), use, rect);
+  }
   if (!access.isWrite) {
     Filling &filling = entryOf(state.fillings, use % (buffer.slots + 2));
     if (!writes(instr, access.decl))
@@ -258,7 +282,8 @@ void Local::accessRing(Thread &thread, const Instr &instr, bool isWrite) {
   const int64_t use = isWrite ? full.signals() : full.waits[thread.role] - 1;
   if (use < 0) {
     faults.at(instr.op, sm) << "reads the ring before any wait for @"
-                            << Program::nameOf(program.edges[ring.full].op);
+                            << Program::nameOf(program.edges[ring.full].op)
+                            << "; expected a task.wait before it";
     return;
   }
   Records &records = entryOf(state.slots, use % ring.slots);
@@ -275,6 +300,7 @@ void Local::accessRing(Thread &thread, const Instr &instr, bool isWrite) {
     return;
   if (use > state.read)
     faults.at(instr.op, sm) << "reads piece " << use << " of the ring, but piece " << state.read
-                            << " was never read: a streamed block of this role is lost";
+                            << " was never read: a streamed block of this role is lost; expected a "
+                               "task.compute that reads the ring after each task.wait";
   state.read = std::max(state.read, use + 1);
 }

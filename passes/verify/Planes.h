@@ -35,11 +35,19 @@ public:
     auto it = tabled.find(key);
     return it == tabled.end() ? none : it->second;
   }
-  /// Whether all of the other's elements are here.
-  bool containsAll(const Planes &other) const {
-    return plain.containsAll(other.plain) && llvm::all_of(other.tabled, [&](const auto &entry) {
-             return at(entry.first).containsAll(entry.second);
-           });
+  /// An element of a plane.
+  struct Place {
+    Key key;
+    std::pair<int64_t, int64_t> at; ///< row, column
+  };
+  /// One of the other's elements that is not here; nothing: all are.
+  std::optional<Place> firstMissing(const Planes &other) const {
+    if (auto at = plain.firstMissing(other.plain))
+      return Place{{}, *at};
+    for (const auto &[key, plane] : other.tabled)
+      if (auto place = at(key).firstMissing(plane))
+        return Place{key, *place};
+    return std::nullopt;
   }
   /// A key whose argument's predecessor, from 0 on, was not touched though the table and SM were.
   std::optional<Key> firstGap() const {
@@ -54,14 +62,24 @@ public:
     return std::nullopt;
   }
   bool empty() const { return plain.empty() && tabled.empty(); }
-  /// Whether the whole of every plane that was touched is there: all rows of the plain plane; of
-  /// table planes likewise if `areMatrices`, else the rows that were touched.
-  bool isComplete(int64_t rows, int64_t cols, bool areMatrices) const {
-    return (plain.empty() || plain.contains({0, rows, 0, cols})) &&
-           llvm::all_of(tabled, [&](const auto &entry) {
-             return areMatrices ? entry.second.contains({0, rows, 0, cols})
-                                : entry.second.hasOnlyWholeRows(cols);
-           });
+  /// "row 3, column 64", with the argument that stood for a table's row.
+  static std::string describe(const Place &place) {
+    return (place.key.table < 0
+                ? ""
+                : "argument " + std::to_string(place.key.argument) + " of a table, ") +
+           "row " + std::to_string(place.at.first) + ", column " + std::to_string(place.at.second);
+  }
+  /// What the whole of every plane that was touched lacks: of all rows of the plain plane; of table
+  /// planes likewise if `areMatrices`, else of the rows that were touched.
+  std::optional<Place> firstMissing(int64_t rows, int64_t cols, bool areMatrices) const {
+    const Rect whole = {0, rows, 0, cols};
+    if (!plain.empty())
+      if (auto at = plain.firstMissing(whole))
+        return Place{{}, *at};
+    for (const auto &[key, plane] : tabled)
+      if (auto at = areMatrices ? plane.firstMissing(whole) : plane.firstOfHalfRow(cols))
+        return Place{key, *at};
+    return std::nullopt;
   }
 
 private:

@@ -18,6 +18,16 @@ llvm::StringRef Program::nameOf(Operation *decl) {
   return cast<SymbolOpInterface>(decl).getName();
 }
 
+Operation *Program::userOf(int global, bool isWrite, int launch) const {
+  for (const auto &role : code)
+    for (const Instr &instr : role)
+      for (const Access &access : accessesOf(instr))
+        if (!access.isShared && access.decl == global && access.isWrite == isWrite &&
+            instr.launch == launch)
+          return instr.op;
+  return nullptr;
+}
+
 Program::Program(KernelOp kernel)
     : kernel(kernel), sms(kernel.getSms()), ranks(kernel.getRanks()),
       isLooping(kernel.isLooping()) {

@@ -182,6 +182,8 @@ public:
   std::string inLaunch(int launch) const {
     return isLooping ? " in launch " + std::to_string(launches[launch]) : "";
   }
+  /// A step of a launch that reads, or writes, something in global memory, for a message; or null.
+  mlir::Operation *userOf(int global, bool isWrite, int launch) const;
   /// The name of a declaration.
   static llvm::StringRef nameOf(mlir::Operation *decl);
 

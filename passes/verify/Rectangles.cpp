@@ -160,21 +160,21 @@ std::optional<std::pair<int64_t, int64_t>> RectSet::firstMissing(const Rect &rec
   return std::nullopt;
 }
 
-bool RectSet::hasOnlyWholeRows(int64_t cols) const {
+std::optional<std::pair<int64_t, int64_t>> RectSet::firstOfHalfRow(int64_t cols) const {
   if (!only.empty())
-    return only.col == 0 && only.cols == cols;
-  return std::all_of(bands.begin(), bands.end(), [&](const auto &entry) {
-    const Columns &columns = entry.second.columns;
-    return columns.size() == 1 && columns.begin()->first == 0 && columns.begin()->second == cols;
-  });
+    return firstMissing({only.row, only.rows, 0, cols});
+  for (const auto &[row, band] : bands)
+    if (auto place = firstMissing({row, band.end - row, 0, cols}))
+      return place;
+  return std::nullopt;
 }
 
-bool RectSet::containsAll(const RectSet &other) const {
-  if (!other.only.empty() && !contains(other.only))
-    return false;
+std::optional<std::pair<int64_t, int64_t>> RectSet::firstMissing(const RectSet &other) const {
+  if (!other.only.empty())
+    return firstMissing(other.only);
   for (const auto &[row, band] : other.bands)
     for (const auto &[begin, end] : band.columns)
-      if (!contains({row, band.end - row, begin, end - begin}))
-        return false;
-  return true;
+      if (auto place = firstMissing({row, band.end - row, begin, end - begin}))
+        return place;
+  return std::nullopt;
 }

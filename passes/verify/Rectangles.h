@@ -52,10 +52,11 @@ public:
   }
   /// (row, column) of an element of `rect` that is not in the set, if there is one.
   std::optional<std::pair<int64_t, int64_t>> firstMissing(const Rect &rect) const;
-  /// Whether it holds all of the other set.
-  bool containsAll(const RectSet &other) const;
-  /// Whether every row with an element in the set has all its `cols`.
-  bool hasOnlyWholeRows(int64_t cols) const;
+  /// (row, column) of an element of the other set that is not in this one.
+  std::optional<std::pair<int64_t, int64_t>> firstMissing(const RectSet &other) const;
+  /// (row, column) of an element that is not in the set, of a row of `cols` of which some are;
+  /// nothing: every row with an element is whole.
+  std::optional<std::pair<int64_t, int64_t>> firstOfHalfRow(int64_t cols) const;
 
 private:
   using Columns = std::map<int64_t, int64_t>; ///< begin → end, apart from each other

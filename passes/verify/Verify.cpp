@@ -105,11 +105,18 @@ static LogicalResult verifyPlaces(KernelOp kernel) {
                  << " of shared memory, of which the kernel has " << *kernel.getSmemBytes()
                  << "; expected a lower offset, or more smem";
   auto keepApart = [&](const Place &a, const Place &b) {
-    if (a.begin < b.end && b.begin < a.end)
-      result = a.op->emitOpError()
-               << "is placed at bytes " << a.begin << " to " << a.end
-               << " of shared memory, some of which belong to @"
-               << cast<SymbolOpInterface>(b.op).getName() << " at " << b.begin << " to " << b.end;
+    if (a.begin < b.end && b.begin < a.end) {
+      InFlightDiagnostic error = a.op->emitOpError()
+                                 << "of @" << kernel.getSymName() << ": @"
+                                 << cast<SymbolOpInterface>(a.op).getName() << ' '
+                                 << "is placed at bytes " << a.begin << " to " << a.end
+                                 << " of shared memory, some of which belong to @"
+                                 << cast<SymbolOpInterface>(b.op).getName() << " at " << b.begin
+                                 << " to " << b.end
+                                 << "; expected places that lie apart: give one another offset";
+      error.attachNote(b.op->getLoc()) << "the other is declared here";
+      result = failure();
+    }
   };
   for (size_t i = 0; i < alone.size(); ++i) {
     for (size_t j = 0; j < i; ++j)
@@ -303,6 +310,21 @@ static Touched handedOn(KernelOp kernel, bool isWrite) {
       isWrite ? std::nullopt : std::optional(task::Set::Current));
 }
 
+/// The first step of any launch that does to the words what the launch at hand lacks.
+static void noteOther(InFlightDiagnostic &error, ArrayRef<KernelOp> launches, StringAttr name,
+                      llvm::function_ref<Touched(KernelOp)> touched, StringRef verb) {
+  for (size_t index = 0; index < launches.size(); ++index) {
+    KernelOp kernel = launches[index];
+    const Touched found = touched(kernel);
+    if (auto it = found.find(name); it != found.end()) {
+      error.attachNote(it->second->getLoc())
+          << "the " << nameOfTask(it->second) << " in @" << kernel.getSymName() << ' ' << verb
+          << " them, in launch " << index;
+      return;
+    }
+  }
+}
+
 // Words that cross into the next launch: published by the launch before each that polls them
 // there, and polled by the launch that publishes them or by the next. Launches of a looping kernel
 // are the business of Words.h.
@@ -316,18 +338,37 @@ static LogicalResult verifyCrossing(ArrayRef<KernelOp> launches) {
       continue;
     const Touched before = last ? published(last) : Touched();
     for (auto [name, op] : polled(kernel, task::Set::Previous))
-      if (!before.contains(name))
-        return op->emitOpError() << "polls words of @" << name.getValue() << " in launch " << i
-                                 << " that the launch before publishes, but "
-                                 << (last ? "@" + last.getSymName() + ", that one, publishes none"
-                                          : llvm::Twine("this is the step's first"));
+      if (!before.contains(name)) {
+        InFlightDiagnostic error = op->emitOpError();
+        error << "the " << nameOfTask(op) << " in @" << kernel.getSymName() << " polls words of @"
+              << name.getValue() << " in launch " << i << " that the launch before publishes, but "
+              << (last ? "@" + last.getSymName() + ", that one, publishes none"
+                       : llvm::Twine("this is the step's first"))
+              << "; expected a launch that publishes them right before it";
+        noteOther(error, launches, name, published, "publishes");
+        return failure();
+      }
     const Touched own = polled(kernel, task::Set::Current);
     const Touched next =
         i + 1 < launches.size() ? polled(launches[i + 1], task::Set::Previous) : Touched();
     for (auto [name, op] : published(kernel))
-      if (!own.contains(name) && !next.contains(name))
-        return op->emitOpError() << "publishes words of @" << name.getValue() << " in launch " << i
-                                 << ", which neither this launch nor the next polls";
+      if (!own.contains(name) && !next.contains(name)) {
+        InFlightDiagnostic error = op->emitOpError();
+        error << "the " << nameOfTask(op) << " in @" << kernel.getSymName()
+              << " publishes words of @" << name.getValue() << " in launch " << i
+              << ", which neither this launch nor the next polls; expected a task.poll of them in "
+                 "one of the two";
+        noteOther(
+            error, launches, name,
+            [&](KernelOp other) {
+              Touched all = polled(other, task::Set::Previous);
+              for (auto entry : polled(other, task::Set::Current))
+                all.insert(entry);
+              return all;
+            },
+            "polls");
+        return failure();
+      }
   }
   return success();
 }
@@ -369,8 +410,9 @@ static LogicalResult verifySequence(ModuleOp module) {
                                     "since launch "
                                  << it->second.writer << "; expected the writer between the two";
       if (it == states.end())
-        return op->emitOpError() << "reads @" << name.getValue() << " in launch " << index
-                                 << ", which no launch of the step before it writes";
+        return op->emitOpError()
+               << "reads @" << name.getValue() << " in launch " << index
+               << ", which no launch of the step before it writes; expected one that does";
       it->second.isRead = true;
     }
     for (auto [name, op] : handedOn(kernel, /*isWrite=*/true)) {
@@ -382,14 +424,15 @@ static LogicalResult verifySequence(ModuleOp module) {
       if (!isNew && !it->second.isRead)
         return op->emitOpError() << "writes @" << name.getValue() << " in launch " << index
                                  << ", but no launch has read what launch " << it->second.writer
-                                 << " wrote there";
+                                 << " wrote there; expected the reader between the two";
       it->second = State{index, op, false};
     }
   }
   for (auto &[name, state] : states)
     if (!state.isRead)
-      return state.op->emitOpError() << "writes @" << name.getValue() << " in launch "
-                                     << state.writer << ", which no launch of the step reads";
+      return state.op->emitOpError()
+             << "writes @" << name.getValue() << " in launch " << state.writer
+             << ", which no launch of the step reads; expected a later one that does";
   auto layers = module->getAttrOfType<DenseI64ArrayAttr>(kLaunchLayersAttr);
   if (layers && layers.size() != static_cast<int64_t>(launches.size()))
     return module.emitOpError() << "expected a layer for each of " << launches.size()

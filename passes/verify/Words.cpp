@@ -257,27 +257,42 @@ void Words::checkEnds() {
         checkHeard(exchange, global);
       if (!op || !exchange.isPublished)
         continue;
-      if (exchange.words.empty() ||
-          !exchange.words.isComplete(global.rows, global.cols, /*areMatrices=*/false))
-        faults.at(op, 0) << "has words that no role publishes" << program.inLaunch(launch)
-                         << "; expected each exactly once";
+      auto tell = [&](const Twine &text, const Twine &mend, bool isWrite, StringRef verb) {
+        InFlightDiagnostic fault = faults.among(op);
+        fault << text << program.inLaunch(launch) << "; expected " << mend;
+        Operation *step = program.userOf(index, isWrite, launch);
+        if (step)
+          fault.attachNote(step->getLoc()) << "the " << nameOfTask(step) << verb;
+      };
+      auto missing = exchange.words.firstMissing(global.rows, global.cols, /*areMatrices=*/false);
+      if (exchange.words.empty())
+        missing = Planes::Place{};
+      if (missing)
+        tell("has words that no role publishes, the first at " + Planes::describe(*missing),
+             "each exactly once: a task.compute whose writes cover it", /*isWrite=*/true,
+             " publishes others here");
       if (std::optional<Planes::Key> gap = exchange.words.firstGap())
-        faults.at(op, 0) << "is published for argument " << gap->argument
-                         << " of its table but not for the one before" << program.inLaunch(launch)
-                         << "; expected arguments to count from 0";
+        tell("is published for argument " + Twine(gap->argument) +
+                 " of its table but not for the one before",
+             "arguments to count from 0", /*isWrite=*/true, " publishes it here");
+      if (!op.isSelfValidating() || op.isCrossing()) // later launches read it
+        continue;
+      if (!exchange.isPolled) {
+        tell("is published but never polled",
+             "a task.poll of it in this launch, or a value that nobody needs to be left out",
+             /*isWrite=*/true, " publishes it here");
+        continue;
+      }
       // Which rows other SMs name by such a table is not known here, but that they want whole ones.
-      const bool isRead =
-          exchange.isScattered
-              ? exchange.polled.isComplete(global.rows, global.cols, /*areMatrices=*/false)
-              : exchange.polled.containsAll(exchange.words) ||
-                    (exchange.isTabled &&
-                     exchange.polled.at({}).contains({0, global.rows, 0, global.cols}));
-      if (op.isSelfValidating() && !op.isCrossing() && !global.isNumbers && exchange.isPolled &&
-          !isRead)
-        faults.at(op, 0) << "has words that are published but never polled"
-                         << program.inLaunch(launch) << "; expected some SM to read each";
-      // Later launches read the others.
-      if (op.isSelfValidating() && !op.isCrossing() && !exchange.isPolled)
-        faults.at(op, 0) << "is published but never polled" << program.inLaunch(launch);
+      const bool areAllRead = exchange.isTabled && !exchange.isScattered &&
+                              exchange.polled.at({}).contains({0, global.rows, 0, global.cols});
+      auto unread = exchange.isScattered ? exchange.polled.firstMissing(global.rows, global.cols,
+                                                                        /*areMatrices=*/false)
+                                         : exchange.polled.firstMissing(exchange.words);
+      if (!global.isNumbers && !areAllRead && unread)
+        tell("has words that are published but never polled, the first at " +
+                 Planes::describe(*unread),
+             "some SM to read each: a task.poll whose reads cover it", /*isWrite=*/false,
+             " polls others here");
     }
 }

@@ -3,7 +3,7 @@
 
 // Half of the words that SMs publish is read by nobody.
 task.kernel @half_read "toy" target "sm_90a" sms 1 rows 1 {
-  // expected-error @+1 {{has words that are published but never polled; expected some SM to read each}}
+  // expected-error @+1 {{of @half_read: @h has words that are published but never polled, the first at row 0, column 4; expected some SM to read each: a task.poll whose reads cover it}}
   task.exchange @h [1, 8] bf16 sentinel sets 2 slot 0 edge @h_words
   task.buffer @xs [1, 8] bf16 smem scratch
   task.edge 0 @h_words words epilogue -> poller
@@ -12,6 +12,7 @@ task.kernel @half_read "toy" target "sm_90a" sms 1 rows 1 {
       task.launch_wait
       task.rearm @h
       task.launch_dependents
+      // expected-note @+1 {{the poller of @s polls others here}}
       task.poll "poll_rows" [] waits @h_words reads [@h[0, 0] 1 x [4]] writes [@xs[0, 0] 1 x [4]]
     }
     task.role epilogue {
@@ -44,7 +45,7 @@ task.kernel @nobody "toy" target "sm_90a" sms 1 rows 1 {
 
 // Of each expert's matrix the second half of the strips is missing; and no expert is number 0.
 task.kernel @experts "toy" target "sm_90a" sms 1 rows 1 {
-  // expected-error @+1 {{has blocks that no SM streams; expected each exactly once}}
+  // expected-error @+1 {{of @experts: @w has blocks that no SM streams, the first at argument 0 of a table, row 4, column 0; expected each exactly once: slices that join, and loops over all of them}}
   task.weights @w n 16 k 128 slot 0 rows ["w.{expert}"] {experts = 4 : i64}
   // expected-error @+1 {{is streamed for argument 1 of its table but not for the one before; expected arguments to count from 0}}
   task.weights @v n 8 k 128 slot 1 rows ["v.{expert}"] {experts = 4 : i64}
@@ -56,6 +57,7 @@ task.kernel @experts "toy" target "sm_90a" sms 1 rows 1 {
     task.role producer {
       task.for "e" in 2 {
         task.acquire @w_free
+        // expected-note @+1 {{the producer of @s streams others here}}
         task.copy "copy_piece" [] @w[d1, 0, 0] 4 x [1] table @expert to @ring signals @w_full
         task.acquire @w_free
         task.copy "copy_piece" [] @v[d1 + 1, 0, 0] 4 x [1] table @expert to @ring signals @w_full
@@ -127,6 +129,7 @@ module attributes {megalith.launches = [@reader, @writer]} {
       }
       task.role epilogue {
         task.launch_wait
+        // expected-note @+1 {{the epilogue of @s in @writer publishes them, in launch 1}}
         task.compute "publish" [] reads [] writes [@h[0, 0] 1 x [8]]
       }
     }

@@ -98,8 +98,9 @@ task.kernel @two "toy" target "sm_90a" sms 1 rows 1 {
 
 // Two barriers in the same bytes: arrivals of one would complete the other.
 task.kernel @shared_barrier "toy" target "sm_90a" sms 1 rows 1 {
+  // expected-note @+1 {{the other is declared here}}
   task.edge 0 @a mbarrier poller -> consumer {offset = 0 : i64, slots = 2 : i64}
-  // expected-error @+1 {{is placed at bytes 8 to 16 of shared memory, some of which belong to @a at 0 to 16}}
+  // expected-error @+1 {{of @shared_barrier: @b is placed at bytes 8 to 16 of shared memory, some of which belong to @a at 0 to 16; expected places that lie apart: give one another offset}}
   task.edge 1 @b mbarrier poller -> consumer {offset = 8 : i64}
   task.stage @s linear reads [] writes [] config {} {
     task.role poller {

@@ -128,7 +128,7 @@ task.kernel @nowhere "toy" target "sm_90a" sms 1 rows 1 {
 // A number that the poller finds: each role waits for it, the poller itself signals first.
 task.kernel @early "toy" target "sm_90a" sms 1 rows 1 {
   // expected-note @+2 {{the edge is declared here}}
-  // expected-error @+1 {{of @early on SM 0: is signalled 1 times by the poller but waited for 0 times by the epilogue}}
+  // expected-error @+1 {{of @early on SM 0: edge @found is signalled 1 times by the poller but waited for 0 times by the epilogue}}
   task.edge 0 @found mbarrier poller -> consumer, epilogue
   task.symbol @n in 0 to 2 after @found = "n"
   task.stage @s linear reads [] writes [] config {} {
@@ -139,6 +139,7 @@ task.kernel @early "toy" target "sm_90a" sms 1 rows 1 {
       task.for "i" in @n {
         task.compute "early" [] reads [] writes []
       }
+      // expected-note @+1 {{the poller of @s signals it here}}
       task.signal @found
       task.for "i" in @n {
         task.compute "known" [] reads [] writes []

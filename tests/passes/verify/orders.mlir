@@ -126,6 +126,7 @@ task.kernel @overlaid "toy" target "sm_90a" sms 1 rows 1 smem 64 {
     task.role poller {
       task.launch_wait
       task.launch_dependents
+      // expected-note @+1 {{the poller of @s writes it here}}
       task.compute "fill" [] reads [] writes [@a[0, 0] 1 x [8]]
       task.compute "fill" [] reads [] writes [@b[0, 0] 1 x [8]]
       // expected-error @+1 {{reads @a rows [0, 1) columns [0, 8), not all of which filling 0 wrote}}
