@@ -1,5 +1,7 @@
 #include "tests/mutation/Operators.h"
 
+#include "passes/verify/Declared.h"
+
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -96,7 +98,7 @@ private:
   void visit(Operation *op) {
     if (auto module = dyn_cast<ModuleOp>(op))
       return launches(module);
-    if (isa<KernelOp, RoleOp, SymbolOp, TableOp, WeightsOp, LocalOp>(op))
+    if (isa<KernelOp, RoleOp, WeightsOp, LocalOp>(op))
       return;
     if (isStep(op))
       step(op);
@@ -105,6 +107,8 @@ private:
         .Case([&](RingOp op) { ring(op); })
         .Case([&](BufferOp op) { buffer(op); })
         .Case([&](ExchangeOp op) { exchange(op); })
+        .Case([&](SymbolOp op) { symbol(op); })
+        .Case([&](TableOp op) { table(op); })
         .Case([&](StageOp op) { stage(op); })
         .Case([&](ForOp op) { loop(op); });
   }
@@ -287,9 +291,54 @@ private:
           map = movedAll(loop.getTrips().getMap().getValue(), delta);
         loop.setTripsAttr(TripsAttr::get(op->getContext(), AffineMapAttr::get(map), {}));
       });
+    auto symbol = op.getTrips().getSymbol();
+    for (auto other : kernelOf(op).getOps<SymbolOp>())
+      if (auto name = FlatSymbolRefAttr::get(other.getSymNameAttr()); symbol && name != symbol)
+        push("wrong symbol", "@" + name.getValue(), [=](Operation *op) {
+          cast<ForOp>(op).setTripsAttr(TripsAttr::get(op->getContext(), {}, name));
+        });
+  }
+
+  // A kernel by hand declares what it likes.
+  bool isToy(Operation *op) { return kernelOf(op).getKind() == verify::kToy; }
+
+  void symbol(SymbolOp op) {
+    if (isToy(op))
+      return;
+    if (op.getMin() < op.getMax()) {
+      push("narrow symbol", "max -1", [](Operation *op) { add(op, "max", -1); });
+      push("narrow symbol", "to its largest",
+           [max = op.getMax()](Operation *op) { set(op, "min", max); });
+      push("narrow symbol", "to its least",
+           [min = op.getMin()](Operation *op) { set(op, "max", min); });
+    }
+    if (op.getAfter())
+      push("drop after", "", [](Operation *op) { op->removeAttr("after"); });
+    if (op.getPerSm())
+      push("drop per_sm", "", [](Operation *op) { op->removeAttr("per_sm"); });
+  }
+
+  void table(TableOp op) {
+    if (isToy(op))
+      return;
+    push("shrink table", "-1", [](Operation *op) { add(op, "size", -1); });
+    for (Axiom axiom : {Axiom::Uniform, Axiom::Partition, Axiom::Injective})
+      if (axiom != op.getAxiom())
+        push("wrong axiom", stringifyAxiom(axiom),
+             [=](Operation *op) { cast<TableOp>(op).setAxiom(axiom); });
   }
 
   void stage(StageOp op) {
+    // A window's pieces do not grow with the sequence.
+    if (auto positions = op.getConfig().getAs<IntegerAttr>("max_positions");
+        positions && !op.getConfig().get("window"))
+      push("raise positions", "x 1024", [](Operation *op) {
+        auto stage = cast<StageOp>(op);
+        NamedAttrList config(stage.getConfig());
+        auto old = cast<IntegerAttr>(config.get("max_positions"));
+        config.set("max_positions", IntegerAttr::get(old.getType(), 1024 * old.getInt()));
+        stage.setConfigAttr(config.getDictionary(op->getContext()));
+      });
     const int64_t sms = op.getSms().value_or(kernelOf(op).getSms());
     for (int64_t delta : {-1, 1})
       push("miscount SMs", Twine(delta), [=](Operation *op) { set(op, "sms", sms + delta); });

@@ -52,11 +52,21 @@ End explain(Subject &subject, Mutant &mutant, const Mutation &mutation, bool isL
 
 } // namespace
 
-int mutation::runProof(llvm::StringRef only) {
+int mutation::runProof(llvm::StringRef only, llvm::StringRef operators) {
   const Deadline deadline;
+  const bool areChosen = !only.empty() || !operators.empty();
   std::vector<Subject> subjects =
-      drawSubjects(only, /*areConfigs=*/false, isFull() || !only.empty() ? SIZE_MAX : kMutants,
+      drawSubjects(only, /*areConfigs=*/false, isFull() || areChosen ? SIZE_MAX : kMutants,
                    /*seed=*/1);
+  llvm::SmallVector<llvm::StringRef> words;
+  operators.split(words, ',', /*MaxSplit=*/-1, /*KeepEmpty=*/false);
+  if (!words.empty())
+    for (Subject &subject : subjects)
+      llvm::erase_if(subject.drawn, [&](size_t index) {
+        return llvm::none_of(words, [&](llvm::StringRef word) {
+          return llvm::StringRef(subject.mutations[index].name).contains(word);
+        });
+      });
   const std::vector<Slice> slices = slicesOf(subjects, kSlice);
   auto work = [&](size_t job) {
     const Slice &slice = slices[job];
@@ -74,7 +84,7 @@ int mutation::runProof(llvm::StringRef only) {
       }
       Mutant mutant = mutate(*subject.loaded.plan, mutation);
       ++done, ++tally[Total];
-      ++tally[isRejected(mutant) ? Killed : explain(subject, mutant, mutation, !only.empty())];
+      ++tally[isRejected(mutant) ? Killed : explain(subject, mutant, mutation, areChosen)];
     }
     std::fprintf(stderr, "%5.1f min  %s, slice %zu of %zu: %zu of %zu mutants, %.0f s\n",
                  deadline.minutes(), subject.spec.name().c_str(), slice.number, slice.of, done,

@@ -21,8 +21,9 @@ std::string SubjectSpec::name() const {
   return llvm::sys::path::filename(file).split('.').first.str() +
          (isConfig() ? " rows " + std::to_string(rows) + " on " + std::to_string(sms) + " SMs"
                      : "") +
-         (nvfp4 ? " nvfp4" : "") +
-         (ranks > 1 ? " of each of " + std::to_string(ranks) + " ranks" : "") + mode;
+         (nvfp4 ? " nvfp4" : "") + (areInputsNvfp4 ? " w4a4" : "") + (e4m3Kv ? " e4m3 kv" : "") +
+         (ranks > 1 ? " of each of " + std::to_string(ranks) + " ranks" : "") +
+         (rankExperts == "auto" ? "" : " experts " + rankExperts) + mode;
 }
 
 const std::vector<SubjectSpec> &mutation::subjects() {
@@ -53,6 +54,12 @@ const std::vector<SubjectSpec> &mutation::subjects() {
       {qwen, 2, 5, LaunchMode::Fused, /*ranks=*/1, /*nvfp4=*/true},
       {muse, 1, 3, LaunchMode::Fused, /*ranks=*/1, /*nvfp4=*/true},
       {muse, 4, 5, LaunchMode::Fused, /*ranks=*/1, /*nvfp4=*/true},
+      // The widest bucket: several column tiles, rounds and splits to a tile.
+      {qwen, 16, 4},
+      {muse, 16, 4},
+      {.file = qwen, .rows = 2, .sms = 4, .e4m3Kv = true},
+      {.file = muse, .rows = 2, .sms = 4, .nvfp4 = true, .areInputsNvfp4 = true},
+      {.file = muse, .rows = 1, .sms = 4, .ranks = 2, .rankExperts = "nk"},
   };
   return all;
 }
@@ -74,7 +81,10 @@ llvm::Expected<Loaded> mutation::load(MLIRContext &context, const SubjectSpec &s
   if (!text)
     return problem(spec.file + ": " + text.getError().message());
   auto graph = models::importConfig(context, (*text)->getBuffer(), spec.file,
-                                    {.rows = spec.rows, .quantization = {.experts = spec.nvfp4}});
+                                    {.rows = spec.rows,
+                                     .quantization = {.experts = spec.nvfp4,
+                                                      .activations = spec.areInputsNvfp4,
+                                                      .e4m3Kv = spec.e4m3Kv}});
   if (!graph)
     return graph.takeError();
   loaded.graph = std::move(*graph);
@@ -85,8 +95,11 @@ llvm::Expected<Loaded> mutation::load(MLIRContext &context, const SubjectSpec &s
     return problem(spec.name() + ": moe-bound-scores fails");
   loaded.plan = loaded.graph->clone();
   PassManager manager(&context);
-  for (auto &pass : pipelinePasses(
-           {.target = "sm_90a", .sms = spec.sms, .launch = spec.launch, .ranks = spec.ranks}))
+  for (auto &pass : pipelinePasses({.target = "sm_90a",
+                    .sms = spec.sms,
+                    .launch = spec.launch,
+                    .ranks = spec.ranks,
+                    .rankExperts = spec.rankExperts}))
     addTo(manager, std::move(pass));
   if (failed(manager.run(*loaded.plan)))
     return problem(spec.name() + ": the pipeline fails");

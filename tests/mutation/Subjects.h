@@ -20,7 +20,10 @@ struct SubjectSpec {
   int64_t rows = 1, sms = 4;
   LaunchMode launch = LaunchMode::Fused;
   int64_t ranks = 1;
-  bool nvfp4 = false; ///< NVFP4 experts
+  bool nvfp4 = false;               ///< NVFP4 experts
+  bool areInputsNvfp4 = false;      ///< and what they multiply
+  bool e4m3Kv = false;              ///< keys and values as e4m3
+  std::string rankExperts = "auto"; ///< how ranks divide the experts' matrices (task-split-ranks)
   std::string name() const;
   bool isConfig() const { return llvm::StringRef(file).ends_with(".json"); }
 };

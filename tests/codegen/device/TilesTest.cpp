@@ -1,13 +1,16 @@
 //===- TilesTest.cpp - Attention and merge tiles of a step ----------------===//
 
 #include "codegen/device/tiles.cuh"
+#include "codegen/device/attention_shape.cuh"
 #include "codegen/device/cta.cuh"
+#include "passes/bounds/Bounds.h"
 
 #include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <random>
 #include <tuple>
 #include <vector>
 
@@ -124,6 +127,98 @@ TEST_CASE("each position of each sequence and KV head is in one tile, in its SM'
         REQUIRE(times == 1);
   }
   CHECK((neighbours > 0 && together > 0));
+}
+
+namespace {
+
+template <int Rows, int Sms> struct Kernel { static constexpr int kRows = Rows, kSms = Sms; };
+
+template <int Rows, int QHeads, int KvHeads, int HeadDim, int Sms, int Window = 0,
+          int HeadRanks = 1, KvFormat Format = KvFormat::bf16>
+using Stage = Attention<Kernel<Rows, Sms>, (Sms + Rows - 1) / Rows, QHeads, KvHeads, HeadDim, 0, 1,
+                        QkNorm::none, 0.0f, 1.0f, 0, -1, -1, -1, HeadRanks, Window, false, Format>;
+
+/// A step of at most `rows` rows in sequences that end within `positions`, of one length or of
+/// many.
+StepDescriptor drawStep(std::mt19937 &random, int rows, int positions) {
+  auto below = [&](int n) { return static_cast<int>(random() % std::max(1, n)); };
+  const int kind = below(4), about = below(positions);
+  std::vector<Length> lengths;
+  for (int left = rows; left > 0;) {
+    const int count = kind == 1 ? 1 : 1 + below(left), most = positions - count;
+    int start = most; // the longest
+    if (kind == 0)
+      start = below(most);
+    else if (kind == 1)
+      start = about + below(64);
+    else if (kind == 3)
+      start = below(2000);
+    lengths.push_back({std::clamp(start, 0, most), count});
+    left -= count;
+    if (kind != 1 && below(3) == 0)
+      break;
+  }
+  return makeStep(lengths);
+}
+
+/// Counts tiles and pieces of drawn steps and of the largest one on drawn SMs, and holds them to
+/// the bounds that kernels declare and the prover takes for all cases.
+template <class C> void checkBounds(int positions) {
+  const task::AttentionShape shape = {.rows = C::kRows,
+                                      .sms = C::kSms,
+                                      .kvHeads = C::kKvHeads,
+                                      .positions = positions,
+                                      .window = C::kWindow,
+                                      .pieceUnits = AttentionShape<C>::kPieceUnits};
+  std::mt19937 random(1);
+  int64_t tiles = 0, pieces = 0;
+  auto look = [&](const StepDescriptor &step, int sm) {
+    AttentionTiles<C> list(step, sm);
+    tiles = std::max<int64_t>(tiles, list.count());
+    for (AttentionTile tile = {}; list.next(tile);)
+      pieces = std::max<int64_t>(pieces, full_pieces<C>(tile));
+  };
+  for (int i = 0; i < 1000; ++i) {
+    const StepDescriptor step = drawStep(random, C::kRows, positions);
+    for (int k = 0; k < 4; ++k)
+      look(step, static_cast<int>(random() % C::kSms));
+  }
+  // Sequences of a row each, all of as many splits as there are.
+  const StepDescriptor longest = makeStep(std::vector<Length>(C::kRows, Length{positions - 1, 1}));
+  for (int sm = 0; sm < C::kSms; ++sm)
+    look(longest, sm);
+  INFO("rows " << C::kRows << ", SMs " << C::kSms << ", window " << C::kWindow << ": " << tiles
+               << " of " << shape.tiles() << " tiles, " << pieces << " of " << shape.pieces()
+               << " pieces");
+  CHECK(tiles <= shape.tiles());
+  CHECK(pieces <= shape.pieces());
+  CHECK(pieces > 0);
+  // Not far beyond, where sequences are long enough for all splits.
+  if (C::kWindow == 0 && positions >= 512) {
+    CHECK(2 * tiles >= shape.tiles());
+    CHECK(2 * pieces >= shape.pieces());
+  }
+}
+
+} // namespace
+
+TEST_CASE("no step has more tiles or pieces than kernels declare") {
+  checkBounds<Stage<1, 32, 4, 128, 132>>(40960);
+  checkBounds<Stage<2, 32, 4, 128, 132>>(40960);
+  checkBounds<Stage<8, 32, 4, 128, 132>>(40960);
+  checkBounds<Stage<16, 32, 4, 128, 132>>(40960);
+  checkBounds<Stage<16, 32, 4, 128, 132, 0, 1, KvFormat::e4m3>>(40960);
+  checkBounds<Stage<8, 8, 2, 64, 4>>(4096);
+  checkBounds<Stage<3, 6, 3, 64, 7>>(300);
+  checkBounds<Stage<8, 1, 1, 64, 5>>(4096);
+  checkBounds<Stage<16, 16, 8, 128, 132>>(131072);
+  // Windows, whose splits are short: several to a tile.
+  checkBounds<Stage<16, 8, 1, 128, 132, 64>>(4096);
+  checkBounds<Stage<16, 8, 2, 128, 132, 512, 2>>(131072);
+  checkBounds<Stage<16, 4, 1, 128, 148, 1024, 1, KvFormat::e4m3>>(40960);
+  checkBounds<Stage<12, 4, 1, 128, 33, 112>>(3000);
+  checkBounds<Stage<16, 4, 1, 256, 8, 1024>>(40960);
+  checkBounds<Stage<1, 4, 1, 128, 132, 512>>(40960);
 }
 
 TEST_CASE("each channel of each row has one merge tile; dead rows have no splits") {
