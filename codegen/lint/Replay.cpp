@@ -52,7 +52,7 @@ struct Place {
   uint32_t pc = 0;
   llvm::SmallVector<int64_t, 6> dims; ///< the SM, then loop indices
   std::vector<uint32_t> uses;         ///< of each edge
-  bool hasGone = false;               ///< the poll or publication here has begun
+  uint32_t begun = 0;                 ///< a bit for each mark of the step here that has come
   // Of the steps since the last mark: what they may touch.
   llvm::SmallVector<Span, 8> spans;
   llvm::SmallVector<StringRef, 4> written; ///< global buffers
@@ -71,6 +71,8 @@ public:
                                              : warp < 10 ? 2
                                                          : 3),
         code(program.code[role]), replayed(replayed) {
+    for (const Instr &instr : code)
+      marks.push_back(marksOf(instr));
     // What tells trip counts may be read anywhere: the routing table.
     KernelOp kernel = program.kernel;
     if (llvm::any_of(kernel.getOps<SymbolOp>(), [](SymbolOp symbol) { return symbol.getAfter(); }))
@@ -103,15 +105,17 @@ public:
       for (const Place &place : places) {
         if (place.pc == code.size())
           continue;
-        const std::string mark = markOf(code[place.pc], place);
-        if (mark != step.text) {
-          expected.insert("'" + mark + "'");
+        const std::vector<std::string> &here = marks[place.pc];
+        const auto mark = llvm::find(here, step.text);
+        if (mark == here.end()) {
+          for (const std::string &other : here)
+            expected.insert("'" + other + "'");
           continue;
         }
         std::string why = between ? checkBetween(place, *between) : "";
         Place after = place;
         if (why.empty())
-          why = take(after, step);
+          why = take(after, step, mark - here.begin());
         if (why.empty())
           expand(std::move(after), next);
         else if (wrong.empty())
@@ -136,11 +140,11 @@ public:
       wrong = why;
     }
     if (wrong.empty())
-      wrong =
-          "the warp ends where the role regions go on with '" +
-          (places.empty() || places[0].pc == code.size() ? std::string("nothing")
-                                                         : markOf(code[places[0].pc], places[0])) +
-          "'";
+      wrong = "the warp ends where the role regions go on with '" +
+              (places.empty() || places[0].pc == code.size()
+                   ? std::string("nothing")
+                   : llvm::join(marks[places[0].pc], "' or '")) +
+              "'";
     return Finding{steps.empty() ? 0 : steps.back().number, wrong};
   }
 
@@ -155,7 +159,8 @@ private:
     while (!work.empty()) {
       Place at = std::move(work.back());
       work.pop_back();
-      if (!seen.insert({2 * at.pc + at.hasGone, {at.dims.begin(), at.dims.end()}}).second)
+      const uint64_t position = uint64_t(at.pc) << 32 | at.begun;
+      if (!seen.insert({position, {at.dims.begin(), at.dims.end()}}).second)
         continue;
       if (at.pc == code.size()) {
         places.push_back(std::move(at));
@@ -201,12 +206,12 @@ private:
       default: {
         const bool isFree =
             (instr.kind == Instr::Compute && !instr.publishes) || instr.kind == Instr::Refill;
-        const bool maySkip = isFree || at.hasGone || instr.kind == Instr::Pace ||
+        const bool maySkip = isFree || isWhole(at) || instr.kind == Instr::Pace ||
                              (instr.kind == Instr::Poll && mayPollNothing(cast<PollOp>(instr.op)));
         if (!isFree)
           places.push_back(at);
         if (maySkip) {
-          at.hasGone = false;
+          at.begun = 0;
           addTouched(instr, at);
           ++at.pc;
           work.push_back(std::move(at));
@@ -233,43 +238,54 @@ private:
     return (verb + " @" + Program::nameOf(program.edges[instr.edge].op) + " " + order).str();
   }
 
-  std::string markOf(const Instr &instr, const Place &) const {
+  /// What a step shows in the log: one mark, or one for each exchange that it publishes to.
+  std::vector<std::string> marksOf(const Instr &instr) const {
     switch (instr.kind) {
     case Instr::Wait:
     case Instr::Peek:
-      return onEdge("wait", instr, "acquire.cta");
+      return {onEdge("wait", instr, "acquire.cta")};
     case Instr::Acquire:
-      return onEdge("acquire", instr, "acquire.cta");
+      return {onEdge("acquire", instr, "acquire.cta")};
     case Instr::Signal:
-      return onEdge("signal", instr, "release.cta");
+      return {onEdge("signal", instr, "release.cta")};
     case Instr::Release:
-      return onEdge("release", instr, "release.cta");
+      return {onEdge("release", instr, "release.cta")};
     case Instr::Copy:
-      return onEdge("copy", instr, "async.cta");
+      return {onEdge("copy", instr, "async.cta")};
     case Instr::Pace:
-      return onEdge("pace", instr, "relaxed.cta");
+      return {onEdge("pace", instr, "relaxed.cta")};
     case Instr::Poll:
-      return onEdge("wait", instr, "relaxed.gpu");
-    case Instr::Compute:
+      return {onEdge("wait", instr, "relaxed.gpu")};
+    case Instr::Compute: {
+      std::vector<std::string> marks;
       for (const Access &access : program.accessesOf(instr))
         if (access.isWrite && !access.isShared &&
-            program.globals[access.decl].kind == Global::Exchange)
-          return "signal @" + cast<ExchangeOp>(program.globals[access.decl].op).getEdge().str() +
-                 " relaxed.gpu";
-      return "";
+            program.globals[access.decl].kind == Global::Exchange) {
+          auto exchange = cast<ExchangeOp>(program.globals[access.decl].op);
+          std::string mark = "signal @" + exchange.getEdge().str() + " relaxed.gpu";
+          if (!llvm::is_contained(marks, mark))
+            marks.push_back(std::move(mark));
+        }
+      return marks;
+    }
     case Instr::Rearm:
-      return rearmMark(cast<ExchangeOp>(program.globals[instr.exchange].op));
+      return {rearmMark(cast<ExchangeOp>(program.globals[instr.exchange].op))};
     case Instr::LaunchWait:
-      return kLaunchWait.str();
+      return {kLaunchWait.str()};
     case Instr::LaunchDependents:
-      return kLaunchDependents.str();
+      return {kLaunchDependents.str()};
     default:
-      return "";
+      return {};
     }
   }
 
-  /// Does the step that stands at `place`; "" or what is wrong.
-  std::string take(Place &place, const Logged &step) {
+  /// Whether a poll or publication has shown all its marks, and may be over.
+  bool isWhole(const Place &place) const {
+    return place.begun != 0 && place.begun == (uint32_t(1) << marks[place.pc].size()) - 1;
+  }
+
+  /// Does the step that stands at `place` and shows its mark number `mark`; "" or what is wrong.
+  std::string take(Place &place, const Logged &step, size_t mark) {
     const Instr &instr = code[place.pc];
     std::string wrong;
     place.spans.clear();
@@ -315,7 +331,7 @@ private:
       wrong = checkShared(place, step);
     const bool mayRepeat = instr.kind == Instr::Poll || instr.kind == Instr::Compute;
     if (mayRepeat)
-      place.hasGone = true; // and may go on
+      place.begun |= uint32_t(1) << mark; // and may go on
     else
       ++place.pc;
     return wrong;
@@ -581,7 +597,8 @@ private:
   const std::vector<Instr> &code;
   Replayed &replayed;
   llvm::SmallVector<Span, 4> tables;
-  std::set<std::pair<uint32_t, std::vector<int64_t>>> seen;
+  std::vector<std::vector<std::string>> marks; ///< of each step of the code
+  std::set<std::pair<uint64_t, std::vector<int64_t>>> seen;
 };
 
 /// A launch of the log: by (SM, warp) its steps.

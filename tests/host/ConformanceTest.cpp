@@ -66,6 +66,8 @@ TEST_CASE("every warp does the steps of its role, on their slots and bytes") {
   };
   for (const Case &each : {Case{"qwen3-moe-small.test.json", 2, 6, runtime::LaunchMode::Fused},
                            {"mixtral-small.test.json", 1, 5, runtime::LaunchMode::Fused},
+                           {"muse-spark-tiny.test.json", 1, 3, runtime::LaunchMode::Fused},
+                           {"muse-spark-tiny.test.json", 4, 5, runtime::LaunchMode::Fused},
                            {"qwen3-moe-small.test.json", 1, 3, runtime::LaunchMode::PerStage}}) {
     LoggedPlan plan(each.config, each.rows, each.sms, each.launch);
     for (uint64_t seed : {1, 2}) {
