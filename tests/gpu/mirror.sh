@@ -43,7 +43,7 @@ PYTHON
   for plan in "$made"/sm_90a/rows*; do
     to=$folder/$name/sm_90a/$(basename "$plan")
     mkdir -p "$to/kernels"
-    cp "$plan"/{plan.json,kernels.mlir} "$to" # the IR for simulate
+    cp "$plan"/{plan.json,kernels.mlir,model.mlir} "$to" # the IR for simulate
     cp "$plan"/kernels/*.cubin "$to/kernels"
   done
   rm -rf "$made"

@@ -39,7 +39,7 @@ prepare() { # CONFIG
   for plan in "$made"/sm_90a/rows*; do
     to=$folder/sm_90a/$(basename "$plan")
     mkdir -p "$to/kernels"
-    cp "$plan"/{plan.json,kernels.mlir} "$to" # the IR for simulate
+    cp "$plan"/{plan.json,kernels.mlir,model.mlir} "$to" # the IR for simulate
     cp "$plan"/kernels/*.cubin "$to/kernels"
   done
   install -m 755 tests/gpu/predict.sh "$folder"

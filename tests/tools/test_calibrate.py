@@ -114,7 +114,7 @@ def test_without_a_gpu(tmp_path):
 ])
 def test_mistakes_are_one_line(words, code, says, tmp_path):
     bad = tmp_path / "bad.json"
-    bad.write_text('{"version": 7}')
+    bad.write_text('{"version": 7, "costs": []}')
     deep = tmp_path / "deep.json"
     deep.write_text("[" * 1000000)
     words = [{"BAD": str(bad), "DEEP": str(deep)}.get(w, w) for w in words]
