@@ -109,7 +109,7 @@ def SelectProtocol : Task_Pass<"task-select-protocol", "::mlir::ModuleOp"> {
     edges where slots are filled again. Every kernel of the module gets every sentinel exchange of the module, so that
     each launch re-arms what the next one writes.
 
-    Errors: no free slot of 32 for an exchange.
+    Errors: no free slot of 40 for an exchange.
   }];
 }
 
@@ -117,8 +117,9 @@ def PlanMemory : Task_Pass<"task-plan-memory", "::megalith::task::KernelOp"> {
   let summary = "places of barriers, buffers and ring in shared memory";
   let description = [{
     Declares the buffers of the hand-offs with offset, stride and guard, and gives the ring what is left. If that is
-    less than `ring-floor`, attention's buffers share bytes with those of the dense phase (alias groups, with the edges
-    `@attention_done` and `@merge_done`), and if it is still less, attention's slots become single;
+    less than `ring-floor`, or of one row less than the widest slice that others wait for and sharing gains two slots,
+    attention's buffers share bytes with those of the dense phase (alias groups, with the edges
+    `@attention_done` and `@merge_done`), and if it is still less than `ring-floor`, attention's slots become single;
     if that leaves less than half, the others' do too.
 
     With `residents` 2 a kernel that leaves its ring half of `ring-floor` in half of the SM's shared memory gets that
