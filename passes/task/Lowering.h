@@ -23,6 +23,13 @@ std::string wordsEdge(AccessAttr access);
 std::string floatText(double value);
 /// The symbol of a config key, or -1: a buffer slot in a type's arguments.
 std::string slotText(StageOp stage, llvm::StringRef key);
+/// `buffer` as the stage's activation rows: all k columns of it.
+AccessAttr rowsOf(StageOp stage, AccessAttr buffer);
+/// The C++ type that a stage's weights derive from: their form, sizes and slices (gemv.cuh,
+/// nvfp4.cuh).
+std::string linearBase(StageOp stage);
+/// Arguments of Rows<>, the stage's activation rows in shared memory: of one part of K.
+std::string inputType(StageOp stage);
 
 /// On a loop: the compiler is to unroll it.
 inline constexpr llvm::StringLiteral kUnrolled = "unrolled";
@@ -121,10 +128,12 @@ private:
   StageOp topK();
   bool loadsBehind(StageOp stage, StageOp router);
 
-  // LowerGemv.cpp
-  llvm::LogicalResult lowerLinear(StageOp stage);
+  // LowerExperts.cpp
   llvm::LogicalResult lowerExpertUp(StageOp stage);
   llvm::LogicalResult lowerExpertDown(StageOp stage);
+
+  // LowerGemv.cpp
+  llvm::LogicalResult lowerLinear(StageOp stage);
   void loadRows(StageOp stage) { loadRows(stage, stage); }
   void loadRows(StageOp stage, StageOp at);
   void pollRows(Steps &steps, AccessAttr source, llvm::StringRef rows, llvm::StringRef full,
