@@ -29,7 +29,7 @@ check::Workload workloadFor(int64_t rows) {
   check::Workload workload{.seed = 3, .steps = 2};
   const int64_t starts[] = {130, 17, 0, 63, 40, 16, 95};
   for (int64_t row = 0; row < (rows >= 4 ? rows - 1 : rows); ++row)
-    workload.sequences.push_back({.start = starts[row % 7], .content = row});
+    workload.sequences.push_back({.start = starts[row % std::size(starts)], .content = row});
   return workload;
 }
 
