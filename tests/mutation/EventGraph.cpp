@@ -40,7 +40,10 @@ EventGraph::EventGraph(KernelOp kernel, int64_t most)
       decls[symbol.getNameAttr()] = &op;
   for (EdgeOp edge : kernel.edges()) {
     edgeIndex[edge.getSymNameAttr()] = edges.size();
-    edges.push_back(edge);
+    Edge known{edge, edge.getSlots(), edge.isGlobal(), static_cast<int>(edge.getFrom()), {}};
+    for (auto to : edge.getTo().getAsRange<RoleAttr>())
+      known.to.push_back(static_cast<int>(to.getValue()));
+    edges.push_back(std::move(known));
   }
 }
 
@@ -97,6 +100,7 @@ void EventGraph::addStep(Operation *op, StageOp, int role, int64_t sm, int64_t l
       of.signals.push_back(id);
     }
   }
+  inRole.push_back({role, static_cast<int>(line.size())});
   line.push_back(id);
   ofSm[sm].push_back(id);
   nodes.push_back(std::move(node));
@@ -156,18 +160,23 @@ Area EventGraph::wordsOf(int node, AccessAttr access) const {
   return area;
 }
 
-std::vector<std::pair<AccessAttr, bool>> EventGraph::accessesOf(Operation *op) const {
-  std::vector<std::pair<AccessAttr, bool>> list;
-  auto addAll = [&](StringRef name, bool isWrite) {
+const std::vector<EventGraph::Touch> &EventGraph::touchesOf(Operation *op) {
+  auto [it, isNew] = touches.try_emplace(op);
+  if (!isNew)
+    return it->second;
+  auto add = [&, &list = it->second](AccessAttr access, bool isWrite) {
+    Touch touch{access, isWrite, decls.lookup(access.getBuffer().getAttr()), std::nullopt};
+    if (FlatSymbolRefAttr table = access.getTable())
+      touch.axiom = cast<TableOp>(decls.lookup(table.getAttr())).getAxiom();
+    list.push_back(touch);
+  };
+  for (auto [name, isWrite] : {std::pair("reads", false), std::pair("writes", true)})
     if (auto array = op->getAttrOfType<ArrayAttr>(name))
       for (auto access : array.getAsRange<AccessAttr>())
-        list.push_back({access, isWrite});
-  };
-  addAll("reads", false);
-  addAll("writes", true);
+        add(access, isWrite);
   if (auto copy = dyn_cast<CopyOp>(op))
-    list.push_back({copy.getSource(), false});
-  return list;
+    add(copy.getSource(), false);
+  return it->second;
 }
 
 std::string EventGraph::placeOf(int id) const {
@@ -216,7 +225,7 @@ bool EventGraph::checkDeclarations() {
     bool mayOverlap;
   };
   std::vector<Bytes> all;
-  for (EdgeOp edge : edges) {
+  for (EdgeOp edge : kernel.edges()) {
     if (edge.getArrivals() != (edge.isGlobal() ? 1 : warpsOfRole(edge.getFrom())))
       return fail("@" + edge.getSymName() + " has the wrong number of arrivals");
     if (edge.getOffset())
@@ -266,7 +275,7 @@ bool EventGraph::joinEdges(int64_t sm) {
     }
     if (!isa<WaitOp, AcquireOp, PeekOp>(node.op))
       continue;
-    const int64_t use = node.use - (isa<AcquireOp>(node.op) ? edges[node.edge].getSlots() : 0);
+    const int64_t use = node.use - (isa<AcquireOp>(node.op) ? edges[node.edge].slots : 0);
     const auto &signals = uses[sm][node.edge].signals;
     if (use >= static_cast<int64_t>(signals.size()))
       return fail("waits for what is never signalled", id);
@@ -274,7 +283,7 @@ bool EventGraph::joinEdges(int64_t sm) {
       node.before.push_back(signals[use]);
   }
   for (size_t e = 0; e < edges.size(); ++e) {
-    if (edges[e].isGlobal())
+    if (edges[e].isGlobal)
       continue;
     auto count = [&](ArrayRef<int> list) {
       std::vector<int64_t> counts(done.size());
@@ -282,52 +291,41 @@ bool EventGraph::joinEdges(int64_t sm) {
         ++counts[nodes[id].launch];
       return counts;
     };
-    for (auto to : edges[e].getTo().getAsRange<RoleAttr>())
-      if (count(uses[sm][e].signals) != count(uses[sm][e].waits[static_cast<int>(to.getValue())]))
-        return fail("@" + edges[e].getSymName() + " is not waited for as often as signalled");
+    for (int to : edges[e].to)
+      if (count(uses[sm][e].signals) != count(uses[sm][e].waits[to]))
+        return fail("@" + edges[e].op.getSymName() + " is not waited for as often as signalled");
   }
   return true;
 }
 
 bool EventGraph::close(int64_t sm) {
   const auto &list = ofSm[sm];
-  const size_t words = (list.size() + 63) / 64;
+  const int first = list.empty() ? 0 : list.front(); // they were made one after the other
   std::vector<int> missing(list.size());
-  std::vector<std::vector<int>> after(list.size());
-  for (size_t i = 0; i < list.size(); ++i)
-    localIndex[list[i]] = i;
-  for (size_t i = 0; i < list.size(); ++i)
-    for (int before : nodes[list[i]].before) {
-      ++missing[i];
-      after[localIndex[before]].push_back(i);
-    }
+  std::vector<SmallVector<int, 4>> after(list.size());
   std::vector<int> ready;
-  for (size_t i = 0; i < list.size(); ++i)
-    if (missing[i] == 0)
-      ready.push_back(i);
+  for (int id : list) {
+    for (int before : nodes[id].before)
+      after[before - first].push_back(id);
+    missing[id - first] = nodes[id].before.size();
+    if (nodes[id].before.empty())
+      ready.push_back(id);
+  }
   size_t done = 0;
   while (!ready.empty()) {
-    const int i = ready.back();
+    const int id = ready.back();
     ready.pop_back();
     ++done;
-    auto &bits = ancestors[list[i]];
-    bits.assign(words, 0);
-    for (int before : nodes[list[i]].before) {
-      const auto &others = ancestors[before];
-      for (size_t w = 0; w < words; ++w)
-        bits[w] |= others[w];
-    }
-    bits[i / 64] |= uint64_t(1) << (i % 64);
-    for (int next : after[i])
-      if (--missing[next] == 0)
+    auto &known = over[id] = {};
+    for (int before : nodes[id].before)
+      for (int role = 0; role < 4; ++role)
+        known[role] = std::max(known[role], over[before][role]);
+    known[inRole[id].role] = inRole[id].index + 1;
+    for (int next : after[id - first])
+      if (--missing[next - first] == 0)
         ready.push_back(next);
   }
   return done == list.size() || fail("roles of SM " + Twine(sm) + " wait for each other");
-}
-
-bool EventGraph::isBefore(int a, int b) const {
-  const int i = localIndex[a];
-  return ancestors[b][i / 64] >> (i % 64) & 1;
 }
 
 bool EventGraph::hasLanded(const Access &copy, int node) const {
@@ -341,12 +339,12 @@ bool EventGraph::hasLanded(const Access &copy, int node) const {
 bool EventGraph::checkPhases(int64_t sm) {
   for (size_t e = 0; e < edges.size(); ++e) {
     const EdgeUses &of = uses[sm][e];
-    const int64_t slots = edges[e].getSlots();
-    if (edges[e].isGlobal())
+    const int64_t slots = edges[e].slots;
+    if (edges[e].isGlobal)
       continue;
     for (size_t use = slots; use < of.signals.size(); ++use)
-      for (auto to : edges[e].getTo().getAsRange<RoleAttr>()) {
-        const auto &waits = of.waits[static_cast<int>(to.getValue())];
+      for (int to : edges[e].to) {
+        const auto &waits = of.waits[to];
         if (use - slots >= waits.size() || !isBefore(waits[use - slots], of.signals[use]))
           return fail("signals a phase that somebody may still wait for", of.signals[use]);
       }
@@ -354,18 +352,43 @@ bool EventGraph::checkPhases(int64_t sm) {
   return true;
 }
 
+// All that the checks of one SM look at: its steps in order, and what they touch but for where in
+// global memory.
+std::vector<int64_t> EventGraph::doingsOf(int64_t sm) {
+  std::vector<int64_t> all;
+  for (int id : ofSm[sm]) {
+    const Node &node = nodes[id];
+    all.insert(all.end(), {reinterpret_cast<intptr_t>(node.op), node.role, node.launch});
+    all.insert(all.end(), node.dims.begin() + 1, node.dims.end());
+    for (const Touch &touch : touchesOf(node.op)) {
+      const Area area = areaOf(touch.access, node.dims);
+      auto buffer = dyn_cast<BufferOp>(touch.decl);
+      if (buffer && buffer.getSpace() == Space::Smem)
+        all.insert(all.end(), {area.row, area.rowEnd, area.col, area.colEnd});
+      else
+        all.push_back(area.empty());
+    }
+  }
+  return all;
+}
+
 std::string EventGraph::fault() {
   if (!checkDeclarations())
     return problem;
   build();
-  ancestors.resize(nodes.size());
-  localIndex.resize(nodes.size());
+  over.resize(nodes.size());
   // All ranks run the same program: what SMs do by themselves is looked at on one.
   for (int64_t sm = 0; sm < ranks * sms; ++sm)
     if (!joinEdges(sm))
       return problem;
+  // SMs that do the same in shared memory are looked at once.
+  std::map<std::vector<int64_t>, int64_t> kinds; // the first of each
   for (int64_t sm = 0; sm < sms; ++sm)
-    if (!close(sm) || !checkPhases(sm) || !checkMemory(sm) || !checkRing(sm) || !checkLaunches(sm))
+    if (auto [kind, isNew] = kinds.try_emplace(doingsOf(sm), sm); !isNew)
+      for (auto [id, same] : llvm::zip_equal(ofSm[sm], ofSm[kind->second]))
+        over[id] = over[same];
+    else if (!close(sm) || !checkPhases(sm) || !checkMemory(sm) || !checkRing(sm) ||
+             !checkLaunches(sm))
       return problem;
   if (!checkWords() || !checkArmed() || !checkPlaces() || !checkProgress())
     return problem;
@@ -383,7 +406,7 @@ std::vector<EventGraph::Arrow> EventGraph::arrows() const {
       if (nodes[before].role != nodes[id].role)
         list.push_back(
             {keyOf(before), keyOf(id),
-             nodes[id].edge < 0 ? "" : EdgeOp(edges[nodes[id].edge]).getSymName().str()});
+             nodes[id].edge < 0 ? "" : EdgeOp(edges[nodes[id].edge].op).getSymName().str()});
   return list;
 }
 
@@ -401,7 +424,7 @@ std::optional<std::string> EventGraph::way(const std::string &from, const std::s
                                     [&](int before) { return isBefore(begin->second, before); });
     if (nodes[next].role != nodes[at].role)
       names.insert(nodes[at].edge < 0 ? "launch_wait"
-                                      : "@" + EdgeOp(edges[nodes[at].edge]).getSymName().str());
+                                      : "@" + EdgeOp(edges[nodes[at].edge].op).getSymName().str());
     at = next;
   }
   return llvm::join(names, ", ");

@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <vector>
 
 namespace megalith::mutation {
@@ -71,6 +72,27 @@ private:
     int copyEdge = -1;    ///< of a bulk copy's write
     int64_t copyUse = -1; ///< likewise
   };
+  /// Of one buffer on one SM.
+  struct Accesses {
+    std::vector<Access> all;
+    std::array<std::vector<Access>, 4> writes; ///< by role, in its order
+    std::vector<Access> copies;                ///< bulk copies into it
+  };
+  /// What a step is said to touch.
+  struct Touch {
+    task::AccessAttr access;
+    bool isWrite;
+    mlir::Operation *decl;
+    std::optional<task::Axiom> axiom; ///< of the table that names rows
+  };
+  struct Edge {
+    task::EdgeOp op;
+    int64_t slots;
+    bool isGlobal;
+    int from;
+    llvm::SmallVector<int, 3> to; ///< roles
+    bool waits(int role) const { return llvm::is_contained(to, role); }
+  };
   struct EdgeUses {
     std::vector<int> signals;              ///< nodes, by use
     std::array<std::vector<int>, 4> waits; ///< by role
@@ -88,23 +110,33 @@ private:
   int64_t rankOf(int node) const { return nodes[node].sm / sms; }
   /// Of an access to an exchange, whose columns may be counted from where the rank's share begins.
   Area wordsOf(int node, task::AccessAttr access) const;
-  std::vector<std::pair<task::AccessAttr, bool>> accessesOf(mlir::Operation *op) const;
+  const std::vector<Touch> &touchesOf(mlir::Operation *op);
   std::string placeOf(int node) const;
   std::string keyOf(int node) const;
   bool fail(const llvm::Twine &text, int node = -1);
 
   bool checkDeclarations();
   bool joinEdges(int64_t sm);
+  std::vector<int64_t> doingsOf(int64_t sm);
   bool close(int64_t sm);
-  bool isBefore(int a, int b) const; ///< of one SM: a is over before b, or is b
-  /// Whether the numbers that a call is given, if it is given any, name the access's slot: an
+  /// Of one SM: a is over before b, or is b.
+  bool isBefore(int a, int b) const { return inRole[a].index < over[b][inRole[a].role]; }
+  /// The edges that the numbers which a call is given are of.
+  const std::vector<int> &numbersOf(mlir::Operation *call);
+  /// Whether the numbers that a call is given, if it is given any, name the slot of a buffer: an
   /// edge's is that of the use which the role waited for last.
-  bool namesSlot(int node, const Access &access, task::BufferOp buffer,
-                 llvm::ArrayRef<int64_t> waited) const;
+  bool namesSlot(mlir::Operation *call, int64_t slot, int64_t slots,
+                 llvm::ArrayRef<int64_t> waited);
   bool hasLanded(const Access &copy, int node) const;
   bool checkPhases(int64_t sm);
   bool checkMemory(int64_t sm);
+  /// Whether one of two accesses of the same bytes is over before the other.
   bool checkPair(const Access &a, const Access &b, llvm::StringRef what);
+  /// Whether the access and the writes of a buffer with which it is in conflict are in order.
+  bool checkOrders(const Access &a, const Accesses &of,
+                   llvm::function_ref<bool(const Access &)> conflict, llvm::StringRef what);
+  /// `met`: by step of the consumers, how many of them all warps are known to have come through.
+  bool haveMet(const Access &a, const Accesses &of, llvm::ArrayRef<int> met) const;
   bool checkRing(int64_t sm);
   bool checkLaunches(int64_t sm);
   bool checkWords();
@@ -116,15 +148,23 @@ private:
   int64_t most, sms, ranks; ///< SMs of one rank
   bool isLooping;
   std::string problem;
-  std::vector<task::EdgeOp> edges;
+  std::vector<Edge> edges;
   llvm::DenseMap<mlir::StringAttr, mlir::Operation *> decls;
   llvm::DenseMap<mlir::StringAttr, int> edgeIndex;
+  // By op: what each of its nodes is asked again.
+  std::unordered_map<mlir::Operation *, std::vector<Touch>> touches;
+  std::unordered_map<mlir::Operation *, std::vector<int>> numbers;
   std::vector<Node> nodes;
   std::vector<std::vector<int>> ofSm; ///< nodes
   std::vector<std::array<std::vector<int>, 4>> ofRole;
-  std::vector<std::vector<EdgeUses>> uses;      ///< by SM and edge
-  std::vector<std::vector<uint64_t>> ancestors; ///< by node: bits over its SM's nodes
-  std::vector<int> localIndex;                  ///< by node
+  std::vector<std::vector<EdgeUses>> uses; ///< by SM and edge
+  /// The transitive closure. What is before a node is, of each role's line, all up to somewhere: by
+  /// node and role, how many steps of its SM are over before it or are it.
+  std::vector<std::array<int, 4>> over;
+  struct InRole {
+    int role, index; ///< in the role's line
+  };
+  std::vector<InRole> inRole; ///< by node
   /// By step and place among its accesses, in the first turns of its loops: what filled anew that
   /// which it reads.
   std::map<std::tuple<mlir::Operation *, int64_t, size_t>, mlir::Operation *> sources;

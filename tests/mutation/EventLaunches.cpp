@@ -26,8 +26,7 @@ bool EventGraph::checkLaunches(int64_t sm) {
       ++rearmed[{node.launch, rearm.getExchange()}];
     dependents[node.launch] += isa<LaunchDependentsOp>(node.op);
     done[node.launch] += isa<LaunchDoneOp>(node.op);
-    for (auto [access, isWrite] : accessesOf(node.op)) {
-      Operation *decl = decls.lookup(access.getBuffer().getAttr());
+    for (const auto &[access, isWrite, decl, table] : touchesOf(node.op)) {
       auto exchange = dyn_cast<ExchangeOp>(decl);
       auto buffer = dyn_cast<BufferOp>(decl);
       if (isWrite && !areaOf(access, node.dims).empty())

@@ -48,17 +48,18 @@ struct Touched {
 };
 } // namespace
 
-static PlaneKey planeOf(KernelOp kernel, AccessAttr access, int64_t argument, int64_t sm) {
-  if (!access.getTable())
+static PlaneKey planeOf(AccessAttr access, std::optional<Axiom> axiom, int64_t argument,
+                        int64_t sm) {
+  if (!axiom)
     return {};
-  const bool isUniform = kernel.lookup<TableOp>(access.getTable()).getAxiom() == Axiom::Uniform;
-  return {access.getTable().getValue(), argument, isUniform ? 0 : sm};
+  return {access.getTable().getValue(), argument, *axiom == Axiom::Uniform ? 0 : sm};
 }
 
 // Words: each published once and polled; who polls needs whoever published. An exchange of ranks is
 // one, since a word is stored to every replica; any other is each rank's own.
 bool EventGraph::checkWords() {
   struct Words {
+    ExchangeOp op;
     Touched published;
     std::vector<int> publishers;
     std::map<PlaneKey, std::vector<Area>> polled;
@@ -70,45 +71,45 @@ bool EventGraph::checkWords() {
     return WordsKey(launch, exchange.getPeers() ? 0 : rankOf(id), exchange.getSymName());
   };
   auto eachAccess = [&](int id, auto use) {
-    for (auto [access, isWrite] : accessesOf(nodes[id].op))
-      if (auto exchange = dyn_cast<ExchangeOp>(decls.lookup(access.getBuffer().getAttr()))) {
-        const Area area = wordsOf(id, access);
+    for (const Touch &touch : touchesOf(nodes[id].op))
+      if (auto exchange = dyn_cast<ExchangeOp>(touch.decl)) {
+        const AccessAttr access = touch.access;
         const int64_t argument =
-            access.getTable() ? evaluate(access.getAt().getValue().getResult(0), nodes[id].dims)
-                              : 0;
-        if (!use(access, isWrite, exchange, area, planeOf(kernel, access, argument, nodes[id].sm)))
+            touch.axiom ? evaluate(access.getAt().getValue().getResult(0), nodes[id].dims) : 0;
+        if (!use(touch, exchange, wordsOf(id, access),
+                 planeOf(access, touch.axiom, argument, nodes[id].sm)))
           return false;
       }
     return true;
   };
   for (size_t id = 0; id < nodes.size(); ++id)
-    if (!eachAccess(id, [&](AccessAttr access, bool isWrite, ExchangeOp exchange, const Area &area,
+    if (!eachAccess(id, [&](const Touch &touch, ExchangeOp exchange, const Area &area,
                             const PlaneKey &key) {
           if (area.empty())
             return true;
           if (area.row < 0 || area.col < 0 || area.rowEnd > exchange.rows() ||
               area.colEnd > exchange.cols())
             return fail("outside @" + exchange.getSymName(), id);
-          if (!isWrite)
+          if (!touch.isWrite)
             return true;
           const int64_t unit = exchange.hasTriples() ? 3 : exchange.getElement().isBF16() ? 2 : 1;
           if (area.col % unit || (area.colEnd % unit && area.colEnd < exchange.cols()))
             return fail("publishes part of a word", id);
           Words &words = all[keyOf(id, exchange, nodes[id].launch)];
+          words.op = exchange;
           words.publishers.push_back(id);
-          words.isScattered |=
-              access.getTable() &&
-              kernel.lookup<TableOp>(access.getTable()).getAxiom() != Axiom::Uniform;
+          words.isScattered |= touch.axiom && touch.axiom != Axiom::Uniform;
           return words.published.add(key, area, id) || fail("publishes words again", id);
         }))
       return false;
   for (size_t id = 0; id < nodes.size(); ++id) {
     if (!isa<PollOp>(nodes[id].op))
       continue;
-    if (!eachAccess(id, [&](AccessAttr access, bool isWrite, ExchangeOp exchange, const Area &area,
+    if (!eachAccess(id, [&](const Touch &touch, ExchangeOp exchange, const Area &area,
                             const PlaneKey &key) {
-          const bool isPrevious = access.getSet() == task::Set::Previous;
-          if (isWrite || area.empty() || !exchange.isSelfValidating() || (isPrevious && !isLooping))
+          const bool isPrevious = touch.access.getSet() == task::Set::Previous;
+          if (touch.isWrite || area.empty() || !exchange.isSelfValidating() ||
+              (isPrevious && !isLooping))
             return true;
           Words &words = all[keyOf(id, exchange, nodes[id].launch - isPrevious)];
           words.polled[key].push_back(area);
@@ -128,8 +129,7 @@ bool EventGraph::checkWords() {
       return false;
   }
   for (auto &[key, words] : all) {
-    auto exchange =
-        kernel.lookup<ExchangeOp>(FlatSymbolRefAttr::get(kernel.getContext(), std::get<2>(key)));
+    ExchangeOp exchange = words.op;
     if (words.published.planes.empty())
       continue;
     if (words.published.hasGap())
@@ -184,7 +184,7 @@ bool EventGraph::checkArmed() {
     if (isa<RearmOp>(nodes[id].op))
       emptied[{nodes[id].launch, nodes[id].sm}].push_back(id);
   for (size_t id = 0; id < nodes.size(); ++id)
-    for (auto [access, isWrite] : accessesOf(nodes[id].op)) {
+    for (const auto &[access, isWrite, decl, axiom] : touchesOf(nodes[id].op)) {
       if (access.getBuffer().getValue() != numbers.getSymName())
         continue;
       if (!isWrite) {
@@ -213,8 +213,7 @@ bool EventGraph::checkPlaces() {
   std::set<std::pair<int64_t, StringRef>> reached;
   for (size_t id = 0; id < nodes.size() && rankOf(id) == 0; ++id) {
     const Node &node = nodes[id];
-    for (auto [access, isWrite] : accessesOf(node.op)) {
-      Operation *decl = decls.lookup(access.getBuffer().getAttr());
+    for (const auto &[access, isWrite, decl, axiom] : touchesOf(node.op)) {
       auto buffer = dyn_cast<BufferOp>(decl);
       auto weights = dyn_cast<WeightsOp>(decl);
       if (buffer && buffer.getSpace() == Space::Smem)
@@ -241,15 +240,13 @@ bool EventGraph::checkPlaces() {
         return fail("outside @" + name, id);
       if (isWrite && buffer.getMutability() == Mutability::Immutable)
         return fail("writes an immutable buffer", id);
-      if (buffer && buffer.getMutability() == Mutability::Pages &&
-          (!access.getTable() ||
-           kernel.lookup<TableOp>(access.getTable()).getAxiom() != Axiom::Injective))
+      if (buffer && buffer.getMutability() == Mutability::Pages && axiom != Axiom::Injective)
         return fail("touches pages without an injective table", id);
       const bool isOnce = weights || (isWrite && buffer.getMutability() == Mutability::Written);
       const int64_t argument =
           access.getTable() ? evaluate(access.getAt().getValue().getResult(0), node.dims) : 0;
       if (isOnce &&
-          !all[{node.launch, name}].add(planeOf(kernel, access, argument, node.sm), area, id))
+          !all[{node.launch, name}].add(planeOf(access, axiom, argument, node.sm), area, id))
         return fail("touches @" + name + " twice", id);
     }
   }

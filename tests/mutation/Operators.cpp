@@ -83,8 +83,8 @@ private:
         out << ' ' << stringifyRole(role.getRole());
       out << ": ";
       if (current->getNumRegions() == 0)
-        current->print(out,
-                       OpPrintingFlags().useLocalScope()); // else the plan is numbered each time
+        // Else the whole plan would be verified and numbered each time.
+        current->print(out, OpPrintingFlags().useLocalScope().assumeVerified());
       else if (auto loop = dyn_cast<ForOp>(current))
         out << "for " << loop.getIndex();
       else if (auto named = dyn_cast<SymbolOpInterface>(current))
