@@ -20,8 +20,11 @@
 // check record PLAN OUT CONTEXTS         where a GPU is: runs one step a context, launch by launch,
 //                                        and writes what each launch left to OUT/<name>.values;
 //                                        launches overlapping must give the same bits
-// check compare PLAN OUT CONTEXTS        anywhere: compares these files with the reference, each
-//                                        launch from what the one before left, and the whole step
+// check compare PLAN OUT CONTEXTS [LAUNCHES]
+//                                        anywhere: compares these files with the reference, each
+//                                        launch from what the one before left, and the whole step;
+//                                        with LAUNCHES (0,3,10) only these, each alone: a third of
+//                                        the work a launch
 // check steps PLAN CONTEXT STEPS DELAYED where a GPU is: STEPS steps as a CUDA graph, then DELAYED
 //                                        with start delays, from poisoned scratch every 20: the
 //                                        same bits each time
@@ -396,8 +399,9 @@ llvm::Error record(const std::string &folder, const std::string &out,
   return llvm::Error::success();
 }
 
+/// `launches`: which groups of launches are compared, each alone; none: all, and the whole step.
 llvm::Error compare(const std::string &folder, const std::string &out,
-                    const std::vector<int64_t> &contexts) {
+                    const std::vector<int64_t> &contexts, const std::vector<int64_t> &launches) {
   auto artifact = test::Artifact::load(folder);
   if (!artifact)
     return artifact.takeError();
@@ -406,7 +410,8 @@ llvm::Error compare(const std::string &folder, const std::string &out,
       Comparison::create(*(*artifact)->graph, plan,
                          {.threads = std::max(1u, std::thread::hardware_concurrency()),
                           .mirrored = plan.tp > 1,
-                          .open = true});
+                          .open = launches.empty(),
+                          .launchesOnly = !launches.empty()});
   if (!comparison)
     return comparison.takeError();
   std::string failures;
@@ -424,7 +429,14 @@ llvm::Error compare(const std::string &folder, const std::string &out,
     if (auto error = (*comparison)->beginStep(sequencesOf(workload, 0, plan.vocab)))
       return error;
     Report report;
+    for (int64_t launch : launches)
+      if (launch < 0 || launch >= int64_t(values->size()))
+        return problem("launch {0}: expected one of 0 to {1}", launch, values->size() - 1);
     for (size_t launch = 0; launch < values->size(); ++launch) {
+      if (!launches.empty() && !llvm::is_contained(launches, int64_t(launch))) {
+        (*comparison)->skip((*values)[launch]);
+        continue;
+      }
       auto compared = (*comparison)->compare(groups[launch], (*values)[launch]);
       if (!compared)
         return compared.takeError();
@@ -486,8 +498,8 @@ llvm::Error usage() {
   return problem("usage: check prepare FOLDER [MODEL...] | prepare-ranks FOLDER [MODEL...] | list "
                  "FOLDER | heading | run "
                  "PLAN [LAUNCHES] | "
-                 "record PLAN OUT CONTEXTS | compare PLAN OUT CONTEXTS | steps PLAN CONTEXT STEPS "
-                 "DELAYED");
+                 "record PLAN OUT CONTEXTS | compare PLAN OUT CONTEXTS [LAUNCHES] | steps PLAN "
+                 "CONTEXT STEPS DELAYED");
 }
 
 llvm::Error dispatch(llvm::StringRef verb, llvm::ArrayRef<std::string> words) {
@@ -505,12 +517,22 @@ llvm::Error dispatch(llvm::StringRef verb, llvm::ArrayRef<std::string> words) {
     auto launches = numbers(words.size() == 2 ? words[1] : "1000");
     return launches ? run(words[0], launches->front()) : launches.takeError();
   }
-  if ((verb == "record" || verb == "compare") && words.size() == 3) {
+  if (verb == "record" && words.size() == 3) {
+    auto contexts = numbers(words[2]);
+    return contexts ? record(words[0], words[1], *contexts) : contexts.takeError();
+  }
+  if (verb == "compare" && (words.size() == 3 || words.size() == 4)) {
     auto contexts = numbers(words[2]);
     if (!contexts)
       return contexts.takeError();
-    return verb == "record" ? record(words[0], words[1], *contexts)
-                            : compare(words[0], words[1], *contexts);
+    std::vector<int64_t> launches;
+    if (words.size() == 4) {
+      auto named = numbers(words[3]);
+      if (!named)
+        return named.takeError();
+      launches = std::move(*named);
+    }
+    return compare(words[0], words[1], *contexts, launches);
   }
   if (verb == "steps" && words.size() == 4) {
     auto values = numbers(words[1] + "," + words[2] + "," + words[3]);

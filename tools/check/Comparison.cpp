@@ -28,7 +28,7 @@ Expected<std::unique_ptr<Comparison>> Comparison::create(mlir::ModuleOp module,
     if (Error error = comparison->unmask())
       return error;
   comparison->comparesWhole =
-      !options.layer &&
+      !options.layer && !options.launchesOnly &&
       !module.walk([](moe::QuantizeOp) { return mlir::WalkResult::interrupt(); }).wasInterrupted();
   if (Error error = comparison->plant(options.fault))
     return error;

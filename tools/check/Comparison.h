@@ -35,6 +35,8 @@ struct ComparisonOptions {
   /// Also measure what the contract leaves open, of launches and of whole steps: as much work for
   /// each other way of adding (reference::kOtherInners).
   bool open = false;
+  /// Only launches, each from what the one before left: no evaluator follows the whole step.
+  bool launchesOnly = false;
 };
 
 /// What a layer's launch alone starts from.
@@ -60,6 +62,9 @@ public:
   /// first that runs. Adds the routing to `values`. Behind the last of a whole step its logits are
   /// compared with a step of the evaluator that was given the kernels' routing.
   llvm::Expected<LaunchReport> compare(const runtime::LaunchGroup &group, LaunchValues &values);
+  /// Instead: takes what a group left for what the next starts from. Of steps whose launches alone
+  /// are compared (launchesOnly), and that no step follows.
+  void skip(const LaunchValues &values) { residual = values.residual; }
   /// The logits of that step of the evaluator.
   const reference::Matrix &wholeLogits() const { return whole.residual; }
 
