@@ -147,14 +147,11 @@ int Regions::addOp(Operation &op, int from) {
         return to;
       })
       .Case([&](ComputeOp op) {
+        // As many publications as places: of one exchange, too, none stands for another.
         int at = from;
-        llvm::SmallVector<StringRef, 2> edges;
         for (auto write : op.getWrites().getAsRange<AccessAttr>())
-          if (auto exchange = kernel.lookup<ExchangeOp>(write.getBuffer());
-              exchange && !llvm::is_contained(edges, exchange.getEdge())) {
-            edges.push_back(exchange.getEdge());
+          if (auto exchange = kernel.lookup<ExchangeOp>(write.getBuffer()))
             at = addWords(*op, at, publishMark(exchange));
-          }
         return at;
       })
       .Case([&](RearmOp op) {

@@ -221,3 +221,47 @@ TEST_CASE("steps of streams and dealt experts, their marks and instructions cann
   if (edits)
     WARN(edits << " marks and instructions left out, " << refused << " refused");
 }
+
+/// How many places of the exchange whose words `edge` joins each step publishes that publishes any;
+/// 0 if they differ.
+static size_t placesOf(task::KernelOp kernel, StringRef edge) {
+  std::set<size_t> counts;
+  kernel.walk([&](task::ComputeOp op) {
+    size_t count = 0;
+    for (auto write : op.getWrites().getAsRange<task::AccessAttr>())
+      if (auto exchange = kernel.lookup<task::ExchangeOp>(write.getBuffer()))
+        count += ("@" + exchange.getEdge()).str() == edge;
+    if (count)
+      counts.insert(count);
+  });
+  return counts.size() == 1 ? *counts.begin() : 0;
+}
+
+TEST_CASE("none of several publications of one exchange by one step can be left out") {
+  int edits = 0, refused = 0;
+  bool hasPtx = false;
+  eachKernel([&](Linted &linted) {
+    hasPtx = true;
+    std::set<std::string> functions;
+    for (const Step &step : stepsOf(linted, functions)) {
+      const Marked &first = step.regions.front();
+      if (first.verb != "signal" || !step.isClosed || step.regions.size() < 2 ||
+          step.regions.size() != placesOf(linted.kernel, first.edge))
+        continue;
+      for (const Marked &region : step.regions) {
+        ++edits;
+        auto text = withoutInstructions(linted.text(), region);
+        text[region.begin].clear();
+        text[region.end].clear();
+        const std::string found = all(linted.findings(text));
+        INFO("line " << region.begin + 1 << ": " << region.verb << " " << region.edge << "\n"
+                     << found);
+        CHECK_THAT(found, Contains(region.edge) && Contains("to mend: "));
+        refused += !found.empty();
+      }
+    }
+  });
+  if (hasPtx)
+    CHECK(edits >= 2); // deal_row: the stream, and what it is normed to
+  WARN(edits << " of several publications left out, " << refused << " refused");
+}
