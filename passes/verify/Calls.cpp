@@ -234,6 +234,45 @@ static LogicalResult verifyShares(Operation *call) {
   return success();
 }
 
+/// Whether `step` changes in place a buffer that `product` reads.
+static bool worksOnRowsOf(ComputeOp step, ComputeOp product) {
+  auto isIn = [](ArrayAttr accesses, FlatSymbolRefAttr buffer) {
+    return llvm::any_of(accesses.getAsRange<AccessAttr>(),
+                        [&](AccessAttr access) { return access.getBuffer() == buffer; });
+  };
+  return llvm::any_of(product.getReads().getAsRange<AccessAttr>(), [&](AccessAttr read) {
+    return isIn(step.getReads(), read.getBuffer()) && isIn(step.getWrites(), read.getBuffer());
+  });
+}
+
+// Rows that products meet as NVFP4 look, to whoever knows places only, as they did before they were
+// quantised where they lie (codegen/device/quantize.cuh).
+static LogicalResult verifyQuantized(StageOp stage) {
+  auto quantizes = stage.getConfig().getAs<BoolAttr>("quantize");
+  RoleOp consumer = stage.role(Role::Consumer);
+  if (!quantizes || !quantizes.getValue() || !consumer)
+    return success();
+  WalkResult result = consumer.walk([&](ComputeOp product) {
+    if (!product.getRingAttr())
+      return WalkResult::advance();
+    bool isQuantized = false;
+    eachBefore(product, [&](Operation *before) {
+      auto step = dyn_cast<ComputeOp>(before);
+      isQuantized =
+          step && functionOf(step).starts_with("quantize_") && worksOnRowsOf(step, product);
+      return !isQuantized;
+    });
+    if (isQuantized)
+      return WalkResult::advance();
+    product.emitOpError() << "meets rows that no step has quantised, though the stage @"
+                          << stage.getSymName()
+                          << " quantises its input; expected a call of quantize_rows or "
+                             "quantize_slot on them before";
+    return WalkResult::interrupt();
+  });
+  return failure(result.wasInterrupted());
+}
+
 static LogicalResult verifyTurn(Block &turn) {
   // What a tile found passes through shared memory in rounds.
   if (failed(verifyChain(turn, kAttention, /*round=*/2)) || failed(verifyChain(turn, kBest)) ||
@@ -332,7 +371,8 @@ LogicalResult verify::verifyCalls(KernelOp kernel) {
       return buffer.emitOpError() << "is filled for @" << *buffer.getGuard()
                                   << ", but no step reads it; expected one that does";
   for (auto stage : kernel.getOps<StageOp>()) {
-    if (failed(verifyFootprint(stage, read)) || failed(verifyLayers(stage)))
+    if (failed(verifyFootprint(stage, read)) || failed(verifyLayers(stage)) ||
+        failed(verifyQuantized(stage)))
       return failure();
     for (auto role : stage.getOps<RoleOp>())
       if (failed(verifyTurn(role.getBody().front())))

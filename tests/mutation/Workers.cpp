@@ -3,11 +3,14 @@
 #include "llvm/ADT/SmallVector.h"
 
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <new>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <vector>
 
 using namespace megalith;
 
@@ -76,16 +79,35 @@ bool mutation::dealOut(size_t jobs, unsigned workers, llvm::function_ref<std::st
     }
     all.push_back({process, ends[0]});
   }
-  for (const Worker &worker : all) {
-    std::string said;
-    char buffer[4096];
-    for (ssize_t count; (count = read(worker.reads, buffer, sizeof buffer)) > 0;)
-      said.append(buffer, size_t(count));
-    close(worker.reads);
+  // All at once: a pipe that is full would hold its worker up until the others end.
+  llvm::SmallVector<pollfd> open;
+  for (const Worker &worker : all)
+    open.push_back({worker.reads, POLLIN, 0});
+  std::vector<std::string> said(all.size());
+  char buffer[4096];
+  for (size_t left = all.size(); left > 0;) {
+    if (poll(open.data(), open.size(), /*timeout=*/-1) < 0 && errno != EINTR) {
+      isWhole = false;
+      break;
+    }
+    for (size_t i = 0; i < open.size(); ++i) {
+      if (open[i].fd < 0 || open[i].revents == 0)
+        continue;
+      const ssize_t count = read(open[i].fd, buffer, sizeof buffer);
+      if (count > 0) {
+        said[i].append(buffer, size_t(count));
+      } else {
+        open[i].fd = -1; // which poll leaves out
+        --left;
+      }
+    }
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    close(all[i].reads);
     int status = 0;
-    isWhole &= waitpid(worker.process, &status, 0) == worker.process && WIFEXITED(status) &&
+    isWhole &= waitpid(all[i].process, &status, 0) == all[i].process && WIFEXITED(status) &&
                WEXITSTATUS(status) == 0;
-    takeLines(said, take);
+    takeLines(said[i], take);
   }
   munmap(shared, sizeof(std::atomic<size_t>));
   return isWhole && !all.empty();

@@ -262,3 +262,39 @@ task.kernel @elsewhere "toy" target "sm_90a" sms 2 rows 1 {
     }
   }
 }
+
+// -----
+
+// Rows that look as before, quantised or not: the second product's are not.
+task.kernel @bf16 "toy" target "sm_90a" sms 1 rows 1 {
+  task.weights @w n 12 k 128 slot 0 rows ["w"]
+  task.ring @ring 2 x 4096 full @w_full free @w_free
+  task.edge 0 @w_full bytes producer -> consumer {slots = 2 : i64}
+  task.edge 1 @w_free credit consumer -> producer {slots = 2 : i64, arrivals = 8 : i64}
+  task.buffer @xs [1, 128] bf16 smem scratch
+  task.buffer @ys [1, 128] bf16 smem scratch
+  task.stage @s linear reads [@w[0, 0] 6 x [1]] writes [] config {quantize = true} {
+    task.role producer {
+      task.for "i" in 2 {
+        task.acquire @w_free
+        task.copy "copy_piece" [] @w[d1 * 3, 0] 3 x [1] to @ring signals @w_full
+      }
+    }
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+    task.role consumer {
+      task.compute "load_xs" [] reads [] writes [@xs[0, 0] 1 x [128]]
+      task.compute "load_ys" [] reads [] writes [@ys[0, 0] 1 x [128]]
+      task.compute "quantize_rows<s, xs>" [] reads [@xs[0, 0] 1 x [128]] writes [@xs[0, 0] 1 x [128]]
+      task.wait @w_full
+      task.compute "gemv<xs>" [] reads [@xs[0, 0] 1 x [128]] writes [] ring @ring
+      task.release @w_free
+      task.wait @w_full
+      // expected-error @+1 {{meets rows that no step has quantised, though the stage @s quantises its input; expected a call of quantize_rows or quantize_slot on them before}}
+      task.compute "gemv<ys>" [] reads [@ys[0, 0] 1 x [128]] writes [] ring @ring
+      task.release @w_free
+    }
+  }
+}
