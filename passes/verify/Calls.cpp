@@ -167,6 +167,16 @@ static const Link kJoined[] = {
 static const Link kPairs[] = {{"poll_pair_sums"}, {"poll_last_pair_words"}, {"combine_pairs"}};
 static const Link kNormed[] = {{"poll_stream"}, {"norm_row", /*isMany=*/false, "deal_norm_row"}};
 
+// A tile's last pieces wait in registers until its products are made, and then their sums go out
+// (gemv.cuh).
+static const Link kHeld[] = {{"gemv_ahead", true}, {"gemv_held"}, {"store_part"}};
+
+/// Whether a turn itself, not a loop in it, makes a call of the function.
+static bool makes(Block &turn, StringRef function) {
+  return llvm::any_of(turn,
+                      [&](Operation &op) { return isCall(&op) && functionOf(&op) == function; });
+}
+
 /// That a turn which has one of the chain's calls has all, in order; the last `round` of them as
 /// often as there are rounds.
 static LogicalResult verifyChain(Block &turn, ArrayRef<Link> chain, size_t round = 0) {
@@ -234,19 +244,13 @@ static LogicalResult verifyShares(Operation *call) {
   return success();
 }
 
-/// Whether `step` changes in place a buffer that `product` reads.
-static bool worksOnRowsOf(ComputeOp step, ComputeOp product) {
-  auto isIn = [](ArrayAttr accesses, FlatSymbolRefAttr buffer) {
-    return llvm::any_of(accesses.getAsRange<AccessAttr>(),
-                        [&](AccessAttr access) { return access.getBuffer() == buffer; });
-  };
-  return llvm::any_of(product.getReads().getAsRange<AccessAttr>(), [&](AccessAttr read) {
-    return isIn(step.getReads(), read.getBuffer()) && isIn(step.getWrites(), read.getBuffer());
-  });
+static bool names(ArrayAttr accesses, FlatSymbolRefAttr buffer) {
+  return llvm::any_of(accesses.getAsRange<AccessAttr>(),
+                      [&](AccessAttr access) { return access.getBuffer() == buffer; });
 }
 
 // Rows that products meet as NVFP4 look, to whoever knows places only, as they did before they were
-// quantised where they lie (codegen/device/quantize.cuh).
+// quantised where they lie (codegen/device/quantize.cuh): the last that is done to them.
 static LogicalResult verifyQuantized(StageOp stage) {
   auto quantizes = stage.getConfig().getAs<BoolAttr>("quantize");
   RoleOp consumer = stage.role(Role::Consumer);
@@ -255,20 +259,25 @@ static LogicalResult verifyQuantized(StageOp stage) {
   WalkResult result = consumer.walk([&](ComputeOp product) {
     if (!product.getRingAttr())
       return WalkResult::advance();
-    bool isQuantized = false;
-    eachBefore(product, [&](Operation *before) {
-      auto step = dyn_cast<ComputeOp>(before);
-      isQuantized =
-          step && functionOf(step).starts_with("quantize_") && worksOnRowsOf(step, product);
-      return !isQuantized;
-    });
-    if (isQuantized)
-      return WalkResult::advance();
-    product.emitOpError() << "meets rows that no step has quantised, though the stage @"
-                          << stage.getSymName()
-                          << " quantises its input; expected a call of quantize_rows or "
-                             "quantize_slot on them before";
-    return WalkResult::interrupt();
+    for (auto rows : product.getReads().getAsRange<AccessAttr>()) {
+      ComputeOp last;
+      eachBefore(product, [&](Operation *before) {
+        auto step = dyn_cast<ComputeOp>(before);
+        if (step && names(step.getWrites(), rows.getBuffer()))
+          last = step;
+        return !last;
+      });
+      if (last && functionOf(last).starts_with("quantize_") &&
+          names(last.getReads(), rows.getBuffer()))
+        continue;
+      product.emitOpError() << "meets " << rows.getBuffer() << " as "
+                            << (last ? functionOf(last) : "no call") << " left it, though stage @"
+                            << stage.getSymName()
+                            << " quantises its input; expected quantize_rows or quantize_slot, in "
+                               "place, as the last that is done to it before";
+      return WalkResult::interrupt();
+    }
+    return WalkResult::advance();
   });
   return failure(result.wasInterrupted());
 }
@@ -277,7 +286,8 @@ static LogicalResult verifyTurn(Block &turn) {
   // What a tile found passes through shared memory in rounds.
   if (failed(verifyChain(turn, kAttention, /*round=*/2)) || failed(verifyChain(turn, kBest)) ||
       failed(verifyChain(turn, kJoined)) || failed(verifyChain(turn, kNormed)) ||
-      failed(verifyChain(turn, kPairs)))
+      failed(verifyChain(turn, kPairs)) ||
+      (makes(turn, "gemv_held") && failed(verifyChain(turn, kHeld, /*round=*/1))))
     return failure();
   for (Operation &op : turn) {
     if (auto local = dyn_cast<LocalOp>(op); local && failed(verifyVariable(local)))

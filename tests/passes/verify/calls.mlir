@@ -292,9 +292,44 @@ task.kernel @bf16 "toy" target "sm_90a" sms 1 rows 1 {
       task.compute "gemv<xs>" [] reads [@xs[0, 0] 1 x [128]] writes [] ring @ring
       task.release @w_free
       task.wait @w_full
-      // expected-error @+1 {{meets rows that no step has quantised, though the stage @s quantises its input; expected a call of quantize_rows or quantize_slot on them before}}
+      // expected-error @+1 {{meets @ys as load_ys left it, though stage @s quantises its input; expected quantize_rows or quantize_slot, in place, as the last that is done to it before}}
       task.compute "gemv<ys>" [] reads [@ys[0, 0] 1 x [128]] writes [] ring @ring
       task.release @w_free
+    }
+  }
+}
+
+// -----
+
+// What was kept back for the end of a tile is taken up before there is any.
+task.kernel @held "toy" target "sm_90a" sms 1 rows 1 {
+  task.weights @w n 12 k 128 slot 0 rows ["w"]
+  task.ring @ring 2 x 4096 full @w_full free @w_free
+  task.edge 0 @w_full bytes producer -> consumer {slots = 2 : i64}
+  task.edge 1 @w_free credit consumer -> producer {slots = 2 : i64, arrivals = 8 : i64}
+  task.buffer @part [1, 8] f32 smem scratch
+  task.stage @s linear reads [@w[0, 0] 6 x [1]] writes [] config {} {
+    task.role producer {
+      task.for "i" in 2 {
+        task.acquire @w_free
+        task.copy "copy_piece" [] @w[d1 * 3, 0] 3 x [1] to @ring signals @w_full
+      }
+    }
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+    task.role consumer {
+      task.local "held" : "Held<s>"
+      task.local "sum" : "Fragment" = "{}"
+      // expected-error @+1 {{expected gemv_ahead as call 1 on one state, but got gemv_held; each works on what the one before left}}
+      task.compute "gemv_held<s>" ["sum", "held"] reads [] writes []
+      task.for "block" in 2 {
+        task.wait @w_full
+        task.compute "gemv_ahead<s, ring>" ["sum", "held", "block"] reads [] writes [] ring @ring
+        task.release @w_free
+      }
+      task.compute "store_part<part>" ["sum"] reads [] writes [@part[0, 0] 1 x [8]]
     }
   }
 }
