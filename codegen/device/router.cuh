@@ -1,5 +1,6 @@
 // Routing, replicated on every SM: top-k of a row's logits, weights, and the list of (row, slot)
-// pairs by expert. All of it depends on the row alone, except the order of the pair list.
+// pairs by expert, ascending; of a single row slot by slot, as they will be added. All of it
+// depends on the row alone, except the order of the pair list.
 //
 // Selection is exact on the given logits: slots in descending selection value, ties to the lower
 // expert; NaN is below everything, -0 equals +0. A row's selection value is its logit or, with a
@@ -57,7 +58,7 @@ template <class C> struct alignas(16) RoutingTable {
   static constexpr int kMaxActive = kPairs < C::kExperts ? kPairs : C::kExperts;
 
   int32_t active;                // experts with at least one pair
-  int32_t expert[kMaxActive];    // their ids, ascending
+  int32_t expert[kMaxActive];    // their ids, in the order of the list
   int32_t first[kMaxActive + 1]; // pairs of active expert a: pair[first[a]] .. pair[first[a+1] - 1]
   int32_t pair[kPairs];          // row * k + slot, by expert, then row
   float weight[kPairs];          // [row][slot]; 0 for dead rows
@@ -87,25 +88,37 @@ MEGALITH_DEVICE uint32_t selection_key(float value) {
   return bits >> 31 ? ~bits : bits | 0x80000000u;
 }
 
-MEGALITH_COLD float reciprocal(float x) {
-  return 1.0f / x;
+template <int N> struct Scores { float v[N]; };
+/// 1 / x of each: their divisions may have to call a subroutine. Rarely needed.
+template <int N> MEGALITH_COLD Scores<N> reciprocals(Scores<N> x) {
+  MEGALITH_UNROLL(1)
+  for (int turn = 0; turn < N; ++turn) { // each has its turn in front: one piece of code for all
+    const float first = 1.0f / x.v[0];
+    MEGALITH_UNROLL_ALL
+    for (int i = 1; i < N; ++i)
+      x.v[i - 1] = x.v[i];
+    x.v[N - 1] = first;
+  }
+  return x;
 }
 /// 1 / (1 + exp(-x)) of several: together, for a division that may have to call its subroutine
 /// waits for the one before.
 template <int N> MEGALITH_DEVICE void sigmoids(const float (&x)[N], float (&value)[N]) {
   constexpr float kBound = 1.2676506e30f; // 2^100: steps without bounds on the way
-  float d[N];
+  Scores<N> d;
   bool is_bounded = true;
   MEGALITH_UNROLL_ALL
   for (int i = 0; i < N; ++i) {
-    d[i] = 1.0f + platform::exp2f_(x[i] * -1.44269504f);
-    is_bounded = is_bounded && d[i] <= kBound;
-    value[i] = platform::bounded_quotient(1.0f, d[i]);
+    d.v[i] = 1.0f + platform::exp2f_(x[i] * -1.44269504f);
+    is_bounded = is_bounded && d.v[i] <= kBound;
+    value[i] = platform::bounded_quotient(1.0f, d.v[i]);
   }
-  if (!is_bounded)
+  if (!platform::all_sync(is_bounded)) { // together: a call by some would part the warp
+    d = reciprocals(d);
     MEGALITH_UNROLL_ALL
-  for (int i = 0; i < N; ++i)
-    value[i] = reciprocal(d[i]);
+    for (int i = 0; i < N; ++i)
+      value[i] = d.v[i];
+  }
 }
 MEGALITH_DEVICE float exp_(float x) {
   return platform::exp2f_(x * 1.44269504f);
@@ -113,9 +126,20 @@ MEGALITH_DEVICE float exp_(float x) {
 
 } // namespace detail
 
-/// What a lane adds to the scores of its experts lane, lane + 32, ... for the selection.
+/// Experts of a lane: kPerLane * lane and those that follow, so that of equals the lowest expert is
+/// the lowest lane's.
+template <class C> struct ExpertsOfLane {
+  static constexpr int kCount = (C::kExperts + 31) / 32;
+  static constexpr bool kIsWhole = C::kExperts == 32 * kCount; // every lane has so many
+
+  static MEGALITH_DEVICE bool exists(int lane, int i) {
+    return kIsWhole || kCount * lane + i < C::kExperts;
+  }
+};
+
+/// What a lane adds to the scores of its experts for the selection.
 template <class C> struct RouterBias {
-  static constexpr int kPerLane = (C::kExperts + 31) / 32;
+  static constexpr int kPerLane = ExpertsOfLane<C>::kCount;
   float v[C::kBias < 0 ? 1 : kPerLane];
 
   /// Selection values of this lane's experts.
@@ -132,11 +156,12 @@ template <class C> struct RouterBias {
 template <class C, class Cta> MEGALITH_DEVICE RouterBias<C> load_bias(const Cta &cta) {
   RouterBias<C> bias = {};
   if constexpr (C::kBias >= 0) {
+    constexpr int kPerLane = RouterBias<C>::kPerLane;
     const auto *table = static_cast<const float *>(cta.template buffer<C::kBias>());
     MEGALITH_UNROLL_ALL
-    for (int i = 0; i < RouterBias<C>::kPerLane; ++i)
-      if (32 * i + cta.lane < C::kExperts && cta.role_warp < C::kRows)
-        bias.v[i] = platform::ld_const<float>(table + 32 * i + cta.lane);
+    for (int i = 0; i < kPerLane; ++i)
+      if (ExpertsOfLane<C>::exists(cta.lane, i) && cta.role_warp < C::kRows)
+        bias.v[i] = platform::ld_const<float>(table + kPerLane * cta.lane + i);
   }
   return bias;
 }
@@ -156,30 +181,41 @@ template <int N> MEGALITH_DEVICE uint32_t most_of_keys(const uint32_t (&key)[N])
   return most[0];
 }
 
-/// See select_experts.
+/// See select_experts. The expert of slot `lane`, or 0.
 template <class C, class Cta>
-MEGALITH_DEVICE void select_row(const Cta &cta, int row, const RouterBias<C> &bias) {
-  constexpr int kPerLane = RouterBias<C>::kPerLane;
+MEGALITH_DEVICE int select_row(const Cta &cta, int row, const RouterBias<C> &bias) {
+  using Experts = ExpertsOfLane<C>;
+  constexpr int kPerLane = Experts::kCount;
   constexpr int kSlotLanes = C::kTopK > 8 ? 16 : C::kTopK > 4 ? 8 : 4;
   auto *table = routing_table<C>(cta);
   const uint32_t *logits = C::Logits::row(cta, row);
   const bool live = cta.is_live(row);
 
-  // Lane i holds the keys of experts i, i + 32, ...; a taken one becomes 0.
+  // The keys of this lane's experts; a taken one becomes 0.
   float logit[kPerLane], selection[kPerLane];
   uint32_t key[kPerLane];
-  MEGALITH_UNROLL_ALL
-  for (int i = 0; i < kPerLane; ++i) {
-    const int expert = 32 * i + cta.lane;
-    const bool exists = expert < C::kExperts;
-    logit[i] = exists ? platform::ld_shared<float>(logits + expert) : 0.0f;
+  if constexpr (Experts::kIsWhole && kPerLane % 4 == 0) {
+    MEGALITH_UNROLL_ALL
+    for (int j = 0; j < kPerLane / 4; ++j) {
+      const auto v = platform::ld_shared<u32x4>(logits + kPerLane * cta.lane + 4 * j);
+      const uint32_t word[4] = {v.x, v.y, v.z, v.w};
+      MEGALITH_UNROLL_ALL
+      for (int i = 0; i < 4; ++i)
+        logit[4 * j + i] = bits_to_float(word[i]);
+    }
+  } else {
+    MEGALITH_UNROLL_ALL
+    for (int i = 0; i < kPerLane; ++i)
+      logit[i] = Experts::exists(cta.lane, i)
+                     ? platform::ld_shared<float>(logits + kPerLane * cta.lane + i)
+                     : 0.0f;
   }
   bias.select(logit, selection);
   MEGALITH_UNROLL_ALL
   for (int i = 0; i < kPerLane; ++i)
-    key[i] = 32 * i + cta.lane < C::kExperts ? detail::selection_key(selection[i]) : 0u;
+    key[i] = Experts::exists(cta.lane, i) ? detail::selection_key(selection[i]) : 0u;
   const bool selected = cta.lane < C::kTopK;
-  int mine = 0; // lane s: the expert of slot s
+  int mine = 0;
   const int32_t *given = nullptr;
   if constexpr (C::kRoutingIn >= 0)
     given = static_cast<const int32_t *>(cta.template buffer<C::kRoutingIn>());
@@ -187,8 +223,7 @@ MEGALITH_DEVICE void select_row(const Cta &cta, int row, const RouterBias<C> &bi
     if (selected)
       mine = platform::ld_const<int32_t>(given + row * C::kTopK + cta.lane);
   } else {
-    int32_t *ids = &table->id[row * C::kTopK];
-    MEGALITH_UNROLL(1) // 1 KB of code a slot otherwise, and each needs the one before
+    MEGALITH_UNROLL(1) // much code a slot, and each needs the one before
     for (int slot = 0; slot < C::kTopK; ++slot) {
       // The lane's best, and which it is: the lowest of equals.
       const uint32_t best = most_of_keys(key);
@@ -197,23 +232,15 @@ MEGALITH_DEVICE void select_row(const Cta &cta, int row, const RouterBias<C> &bi
       for (int i = kPerLane - 2; i >= 0; --i)
         at = key[i] == best ? i : at;
       const uint32_t most = platform::reduce_max(best);
-      const uint32_t having = platform::ballot(best == most);
-      // Of several lanes that have it the lowest expert's: the largest of the complements.
-      int expert = 32 * at + cta.lane;
-      bool is_mine = best == most;
-      if (platform::popcount(having) > 1) {
-        const uint32_t lowest = platform::reduce_max(is_mine ? ~static_cast<uint32_t>(expert) : 0u);
-        is_mine = is_mine && ~lowest == static_cast<uint32_t>(expert);
-      }
+      // Of several lanes' the lowest expert: the largest of the complements.
+      const int own = kPerLane * cta.lane + at;
+      const auto expert =
+          static_cast<int>(~platform::reduce_max(best == most ? ~static_cast<uint32_t>(own) : 0u));
       MEGALITH_UNROLL_ALL
       for (int i = 0; i < kPerLane; ++i)
-        key[i] = is_mine && i == at ? 0 : key[i];
-      if (is_mine)
-        platform::st_shared(ids + slot, expert);
+        key[i] = expert == kPerLane * cta.lane + i ? 0 : key[i];
+      mine = cta.lane == slot ? expert : mine;
     }
-    platform::warp_sync();
-    if (selected)
-      mine = platform::ld_shared<int32_t>(ids + cta.lane);
   }
 
   const float own = selected ? platform::ld_shared<float>(logits + mine) : 0.0f;
@@ -235,12 +262,13 @@ MEGALITH_DEVICE void select_row(const Cta &cta, int row, const RouterBias<C> &bi
   };
   float weight;
   if constexpr (C::kWeights == ExpertWeights::softmax) {
+    // Added in the order of experts lane, lane + 32, ...
     float most = -3.0e38f, sum = 0;
-    for (int i = 0; i < kPerLane; ++i)
-      most = 32 * i + cta.lane < C::kExperts ? platform::fmaxf_(most, logit[i]) : most;
+    for (int i = cta.lane; i < C::kExperts; i += 32)
+      most = platform::fmaxf_(most, platform::ld_shared<float>(logits + i));
     most = most_of(most);
-    for (int i = 0; i < kPerLane; ++i)
-      sum += 32 * i + cta.lane < C::kExperts ? detail::exp_(logit[i] - most) : 0.0f;
+    for (int i = cta.lane; i < C::kExperts; i += 32)
+      sum += detail::exp_(platform::ld_shared<float>(logits + i) - most);
     weight = detail::exp_(own - most) / sum_of(sum);
   } else if constexpr (C::kWeights == ExpertWeights::softmax_renormalised) {
     // The sum over all experts cancels: exp(x_i) / sum over the selected.
@@ -267,8 +295,8 @@ MEGALITH_DEVICE void select_row(const Cta &cta, int row, const RouterBias<C> &bi
     if (out && cta.sm == C::kRoutingOutSm) {
       out += row * (4 * Record::kWords);
       for (int i = 0; i < kPerLane; ++i) {
-        const int expert = 32 * i + cta.lane;
-        if (expert < C::kExperts) {
+        const int expert = kPerLane * cta.lane + i;
+        if (Experts::exists(cta.lane, i)) {
           platform::st_global(out + 4 * (Record::kLogits + expert), logit[i]);
           platform::st_global(out + 4 * (Record::kSelection + expert), selection[i]);
         }
@@ -279,6 +307,7 @@ MEGALITH_DEVICE void select_row(const Cta &cta, int row, const RouterBias<C> &bi
       }
     }
   }
+  return mine;
 }
 
 } // namespace detail
@@ -303,28 +332,22 @@ template <class C, class Cta> MEGALITH_DEVICE void select_experts(const Cta &cta
 }
 
 /// One warp of any role, in place of select_experts and group_experts: routes the only row, each of
-/// whose experts has one pair. The table is visible to the warp, and to whom it signals.
+/// whose experts has one pair; the list is in slot order. The table is visible to the warp, and to
+/// whom it signals.
 template <class C, class Cta>
 MEGALITH_DEVICE void route_row(const Cta &cta, const RouterBias<C> &bias) {
   static_assert(C::kRows == 1);
   auto *table = routing_table<C>(cta);
-  detail::select_row<C>(cta, 0, bias);
-  platform::warp_sync(); // the ids
-  const int active = cta.is_live(0) ? C::kTopK : 0, slot = cta.lane < C::kTopK ? cta.lane : 0;
-  const int expert = platform::ld_shared<int32_t>(&table->id[slot]);
-  int place = 0;
-  MEGALITH_UNROLL_ALL
-  for (int s = 0; s < C::kTopK; ++s)
-    place += platform::ld_shared<int32_t>(&table->id[s]) < expert ? 1 : 0;
+  const int expert = detail::select_row<C>(cta, 0, bias);
+  const int active = cta.is_live(0) ? C::kTopK : 0;
   if (cta.lane < active) {
-    platform::st_shared(&table->pair[place], slot);
-    platform::st_shared(&table->expert[place], expert);
-    platform::st_shared(&table->first[place], place);
+    platform::st_shared(&table->pair[cta.lane], cta.lane);
+    platform::st_shared(&table->expert[cta.lane], expert);
   }
-  if (cta.lane == 0) {
+  if (cta.lane <= active)
+    platform::st_shared(&table->first[cta.lane], cta.lane);
+  if (cta.lane == 0)
     platform::st_shared(&table->active, active);
-    platform::st_shared(&table->first[active], active);
-  }
   platform::warp_sync();
 }
 template <class C, class Cta> MEGALITH_DEVICE void route_row(const Cta &cta) {

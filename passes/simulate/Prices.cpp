@@ -25,7 +25,7 @@ static StringRef likeOf(StringRef name) {
       .Case("store_wide_part", "store_part")    // shuffles besides
       .Case("merge_gated", "merge_splits")      // a norm and a gate besides
       .Case("combine_normed", "combine")        // a scale a slot besides
-      .Case("combine_pairs", "combine")         // of all channels, by eight warps
+      .Case("store_pairs", "combine")           // with add_pairs: of all channels, by eight warps
       .Case("epilogue_parts", "epilogue_glu")   // fp32 words of pairs, to all ranks
       .Case("epilogue_outputs", "epilogue_glu") // words of pairs, and a sum of squares besides
       .Default("");
@@ -380,8 +380,10 @@ Prices::Entry Prices::price(const verify::Instr &instr, StageOp stage, const Cos
     return part(part_);
   if (name == "tell_armed") // one store a rank
     return {{costs.signal, costs.signal}, {costs.signal, costs.signal}};
-  // Loads whose result is waited for later, a few stores, and what fills a wait.
-  if (name != "load_gains" && name != "load_bias" && name != "clear_words" && name != "rehearse")
+  // Loads whose result is waited for later, a few stores, what fills a wait, and what is priced
+  // with store_pairs.
+  if (name != "load_gains" && name != "load_bias" && name != "clear_words" && name != "rehearse" &&
+      name != "add_pairs")
     unknownNames.insert(name.str());
   return {};
 }

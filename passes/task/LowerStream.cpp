@@ -13,9 +13,9 @@ static constexpr int64_t kSectorWords = 8;
 /// Channels of a sector of bf16 words: what shares of dealt rows are made of (stream_rows.cuh).
 static constexpr int64_t kDealtChannels = 16;
 
-/// Channels of a row of which a lane of the consumers has one vector: of more it has two, which
-/// come one after the other (pair_row.cuh).
-static constexpr int64_t kHalvedChannels = 8 * 8 * 32;
+/// Channels of a row of which a lane of the consumers has one vector, and vectors that a lane can
+/// wait for at once (kMostOfLane, gather.cuh).
+static constexpr int64_t kLaneVectorChannels = 8 * 8 * 32, kLaneVectors = 8;
 
 LogicalResult KernelLowering::lowerRows(StageOp stage) {
   AccessAttr branch = branchOf(stage), stream = streamOf(stage);
@@ -252,36 +252,49 @@ LogicalResult KernelLowering::lowerCombine(StageOp stage) {
   return success();
 }
 
-// The row that a linear stage multiplies, where every SM adds its pairs for itself.
+/// Pairs that come together: half of them, or as few as a lane can take at once.
+static int64_t pairsTogether(int64_t pairs, int64_t k) {
+  const int64_t vectors = llvm::divideCeil(k, kLaneVectorChannels); // of a lane, of every pair
+  int64_t groups = pairs > 1 ? 2 : 1;
+  while (pairs % groups != 0 || pairs / groups * vectors > kLaneVectors)
+    ++groups;
+  return pairs / groups;
+}
+
+// The row that a linear stage multiplies, where every SM adds its pairs for itself: those of the
+// first experts while the last are at work.
 void KernelLowering::takePairs(StageOp stage, Steps &consumer) {
   auto outputs = cast<AccessAttr>(stage.getReads()[0]),
        sums = cast<AccessAttr>(stage.getReads()[1]);
   StringRef source = outputs.getBuffer().getValue(), squares = sums.getBuffer().getValue();
   const std::string type = (stage.getSymName() + "::Pairs").str();
+  const int64_t k = *configInt(stage, "k"), pairs = pairsOf(stage),
+                together = pairsTogether(pairs, k);
   set(stage, "Pairs",
-      "PairRow<In, " + names::kScales + ", " + Twine(pairsOf(stage)) + ", " +
+      "PairRow<In, " + names::kScales + ", " + Twine(pairs) + ", " + Twine(together) + ", " +
           floatText(*configFloat(stage, "pairs_eps")) + ">");
-  AccessAttr scales = whole(names::kScales);
-  auto allOf = [&](StringRef words) {
-    return rectangle(words, {c(0), c(0)}, pairsOf(stage), {c(exchange(words).cols())});
-  };
   requireLaunchWait(stage, Role::Consumer, consumer);
   consumer.refill(names::kInput);
-  const std::string words = type + ", " + source.str() + "_words>";
-  consumer.local("outputs", "PairWords<" + type + ">");
-  if (*configInt(stage, "k") > kHalvedChannels) // the first half before the sums
-    consumer.poll("poll_pair_words<" + words, {"outputs"}, (source + "_words").str(), allOf(source),
-                  {});
-  consumer.local("sums", "PairSums<" + type + ">");
-  consumer.poll("poll_pair_sums<" + type + ", " + squares.str() + "_words>", {"sums"},
-                (squares + "_words").str(), allOf(squares), {});
-  consumer.poll("poll_last_pair_words<" + words, {"sums", "outputs"}, (source + "_words").str(),
-                allOf(source), scales);
-  consumer.computeMet(
-      "combine_pairs<" + type + ">",
-      {"outputs", ("routing_table<" + topK().getSymName() + ">(cta)->weight").str()},
-      {scales, whole(names::kRouting)},
-      {rectangle(names::kInput, {c(0), c(0)}, 1, {c(*configInt(stage, "k"))})});
+  consumer.local("row", "PairRowSums<" + type + ">", "{}");
+  consumer.loop("group", {c(pairs / together)}, [&] {
+    AffineExpr first = d(consumer.depth()) * together;
+    auto groupOf = [&](StringRef words) {
+      return rectangle(words, {first, c(0)}, together, {c(exchange(words).cols())});
+    };
+    AccessAttr scales = rectangle(names::kScales, {c(0), first}, 1, {c(together)});
+    consumer.poll("poll_pair_scales<" + type + ", " + squares.str() + "_words>", {"group"},
+                  (squares + "_words").str(), groupOf(squares), scales);
+    consumer.local("words", "PairWords<" + type + ">");
+    consumer.poll("poll_pair_words<" + type + ", " + source.str() + "_words>", {"group", "words"},
+                  (source + "_words").str(), groupOf(source), {});
+    consumer.computeMet("add_pairs<" + type + ">",
+                        {"group", "words",
+                         ("routing_table<" + topK().getSymName() + ">(cta)->weight").str(), "row"},
+                        {scales, whole(names::kRouting)}, {});
+  });
+  // Of all groups, as their scales show.
+  consumer.compute("store_pairs<" + type + ">", {"row"}, whole(names::kScales),
+                   {rectangle(names::kInput, {c(0), c(0)}, 1, {c(k)})});
 }
 
 } // namespace megalith::task

@@ -163,8 +163,10 @@ static const Link kBest[] = {{"epilogue_head", true}, {"store_candidates"}};
 // A row of a stream and its branch are in registers until they meet (stream_rows.cuh).
 static const Link kJoined[] = {
     {"poll_stream"}, {"poll_branch"}, {"join_row", /*isMany=*/false, "deal_row"}};
-// So are the outputs of a row's pairs until they are added (pair_row.cuh).
-static const Link kPairs[] = {{"poll_pair_sums"}, {"poll_last_pair_words"}, {"combine_pairs"}};
+// So are the outputs of a row's pairs until they are added, and the row until it is stored
+// (pair_row.cuh).
+static const Link kPairs[] = {{"poll_pair_scales"}, {"poll_pair_words"}, {"add_pairs"}};
+static const Link kAdded[] = {{"add_pairs", /*isMany=*/true}, {"store_pairs"}};
 static const Link kNormed[] = {{"poll_stream"}, {"norm_row", /*isMany=*/false, "deal_norm_row"}};
 
 // A tile's last pieces wait in registers until its products are made, and then their sums go out
@@ -286,7 +288,7 @@ static LogicalResult verifyTurn(Block &turn) {
   // What a tile found passes through shared memory in rounds.
   if (failed(verifyChain(turn, kAttention, /*round=*/2)) || failed(verifyChain(turn, kBest)) ||
       failed(verifyChain(turn, kJoined)) || failed(verifyChain(turn, kNormed)) ||
-      failed(verifyChain(turn, kPairs)) ||
+      failed(verifyChain(turn, kPairs)) || failed(verifyChain(turn, kAdded)) ||
       (makes(turn, "gemv_held") && failed(verifyChain(turn, kHeld, /*round=*/1))))
     return failure();
   for (Operation &op : turn) {

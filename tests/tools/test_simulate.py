@@ -75,7 +75,7 @@ def test_one_rank_of_several(tmp_path):
 
     def step(*options):
         text = megalith("simulate", folder, "--step", "--context", "64", *options).stdout
-        assert "estimated, by the cost of like functions: combine_pairs " in text
+        assert "estimated, by the cost of like functions: store_pairs " in text
         return float(next(l for l in text.splitlines() if l.startswith("a whole step")).split()[-2])
 
     assert step("--hop-ns", "0") < step() < step("--hop-ns", "5000")

@@ -101,20 +101,22 @@
 // ONE-NEXT: task.wait @routed
 // Every SM adds the pairs of a single row for itself, and multiplies their sum.
 // ONE-NOT: combine_experts
-// ONE: task.stage @unpooler linear {{.*}}reads [@t[0, 0] 4 x [128], @squares[0, 0] 4 x [8], @w_unpooler{{.*}}Pairs = "PairRow<In, pair_scales, 4, 1.00000000e-08f>"{{.*}}pairs = 4
+// ONE: task.stage @unpooler linear {{.*}}reads [@t[0, 0] 4 x [128], @squares[0, 0] 4 x [8], @w_unpooler{{.*}}Pairs = "PairRow<In, pair_scales, 4, 2, 1.00000000e-08f>"{{.*}}pairs = 4
 // ONE: task.refill @xs
-// ONE-NEXT: task.local "outputs" : "PairWords<unpooler::Pairs>"
-// ONE-NEXT: task.local "sums" : "PairSums<unpooler::Pairs>"
-// ONE-NEXT: task.poll "poll_pair_sums<unpooler::Pairs, squares_words>" ["sums"] waits @squares_words reads [@squares[0, 0] 4 x [8]] writes []
-// ONE-NEXT: task.poll "poll_last_pair_words<unpooler::Pairs, t_words>" ["sums", "outputs"] waits @t_words reads [@t[0, 0] 4 x [128]] writes [@pair_scales[0, 0] 1 x [4]]
-// ONE-NEXT: task.compute "combine_pairs<unpooler::Pairs>" ["outputs", "routing_table<top_k>(cta)->weight"] reads [@pair_scales[0, 0] 1 x [4], @routing{{.*}} writes [@xs[0, 0] 1 x [128]]
+// ONE-NEXT: task.local "row" : "PairRowSums<unpooler::Pairs>" = "{}"
+// ONE-NEXT: task.for "group" in 2 {
+// ONE-NEXT: task.poll "poll_pair_scales<unpooler::Pairs, squares_words>" ["group"] waits @squares_words reads [@squares[d1 * 2, 0] 2 x [8]] writes [@pair_scales[0, d1 * 2] 1 x [2]]
+// ONE-NEXT: task.local "words" : "PairWords<unpooler::Pairs>"
+// ONE-NEXT: task.poll "poll_pair_words<unpooler::Pairs, t_words>" ["group", "words"] waits @t_words reads [@t[d1 * 2, 0] 2 x [128]] writes []
+// ONE-NEXT: task.compute "add_pairs<unpooler::Pairs>" ["group", "words", "routing_table<top_k>(cta)->weight", "row"] reads [@pair_scales[0, d1 * 2] 1 x [2], @routing{{.*}} writes []
+// ONE: task.compute "store_pairs<unpooler::Pairs>" ["row"] reads [@pair_scales[0, 0] 1 x [4]] writes [@xs[0, 0] 1 x [128]]
 // ONE-NOT: @m_words
 
 // Outputs then go to all ranks; where ranks make parts of them, sums do as ever.
 // ADDED: task.exchange @t [4, 128] bf16 {{.*}}{peers
 // ADDED-NOT: task.exchange @m [
 // ADDED: "epilogue_outputs<expert_down, t_words, squares_words, g_post_expert_norm>" {{.*}}@t[d1, 0, d0 * 32 + d2 * 16] 1 x [16] table @expert_id own, @squares[d1, 0, d0 * 2 + d2] 1 x [1] table @expert_id own]
-// ADDED: task.poll "poll_last_pair_words<unpooler::Pairs, t_words>" {{.*}}@t[0, 0] 4 x [128]] writes
+// ADDED: task.poll "poll_pair_words<unpooler::Pairs, t_words>" {{.*}}@t[d1 * 2, 0] 2 x [128]] writes
 // ONEPART: task.poll "poll_parts<combine_experts, down_parts_words, g_post_expert_norm>"
 
 // Four rows are dealt out: two SMs do a row together, whoever multiplies reads the normed rows; those of the
