@@ -7,6 +7,7 @@
 #include "codegen/device/edges.cuh"
 #include "codegen/device/gather.cuh"
 #include "codegen/device/partials.cuh"
+#include "codegen/device/roots.cuh"
 #include "codegen/device/rope.cuh"
 #include "codegen/device/scores.cuh"
 
@@ -32,13 +33,14 @@ MEGALITH_DEVICE void copy_units(Cta &cta, const AttentionTile &tile, int i) {
   using S = AttentionShape<C>;
   static_assert(S::kPieceBytes <= R::kSlotBytes);
   const UnitRange range = piece_units<C>(tile, i);
-  const int units = range.end - range.first, position = tile.first + kUnitPositions * range.first;
-  const int left = (kPagePositions - position % kPagePositions) / kUnitPositions; // in the page
-  const int first = units < left ? units : left;
-  const unsigned char *rest =
-      first < units ? kv_unit<C>(cta, tile, position + kUnitPositions * first) : nullptr;
-  copy_bulk<Full, R>(cta, kv_unit<C>(cta, tile, position), first * S::kUnitBytes, rest,
-                     (units - first) * S::kUnitBytes);
+  copy_stretches<Full, R>(cta, (range.end - range.first) * S::kUnitBytes, [&](uint32_t done) {
+    const int unit = range.first + static_cast<int>(done / S::kUnitBytes);
+    const int position = tile.first + kUnitPositions * unit;
+    const int left =
+        kPagePositions / kUnitPositions - position % kPagePositions / kUnitPositions; // of the page
+    const int units = range.end - unit < left ? range.end - unit : left;
+    return Stretch{kv_unit<C>(cta, tile, position), static_cast<uint32_t>(units * S::kUnitBytes)};
+  });
 }
 
 /// Poller: brings the tile's words of launch n-1 (E: the edge of the qkv exchange, age 1) to slot
@@ -110,21 +112,32 @@ MEGALITH_DEVICE AttentionConstants<C> attention_constants(const Cta &cta) {
 
 namespace detail {
 
-/// One warp: x[h][i] = channel 32 i + lane of the head at source[h], normed, rotated, each rounded;
-/// of one head, or of a query and a key whose latencies overlap.
+/// Channels 32 i + lane of a head in shared memory.
+template <class C, class Cta>
+MEGALITH_DEVICE void load_head(const Cta &cta, const unsigned char *source,
+                               float (&x)[AttentionShape<C>::kPerLane]) {
+  MEGALITH_UNROLL_ALL
+  for (int i = 0; i < AttentionShape<C>::kPerLane; ++i)
+    x[i] = to_float(platform::ld_shared<bf16>(source + 2 * (32 * i + cta.lane)));
+}
+
+/// Those of the value that follows the key at `source`.
+template <class C, class Cta>
+MEGALITH_DEVICE void load_value(const Cta &cta, const unsigned char *source,
+                                bf16 (&value)[AttentionShape<C>::kPerLane]) {
+  MEGALITH_UNROLL_ALL
+  for (int i = 0; i < AttentionShape<C>::kPerLane; ++i)
+    value[i] = platform::ld_shared<bf16>(source + 2 * (C::kHeadDim + 32 * i + cta.lane));
+}
+
+/// One warp: x[h][i] = channel 32 i + lane of a head, which is normed, rotated, each rounded; of
+/// one head, or of a query and a key whose latencies overlap.
 template <class C, int Heads, class Cta>
-MEGALITH_DEVICE void load_heads(const Cta &cta, const unsigned char *const (&source)[Heads],
-                                const float (&gain)[Heads][AttentionShape<C>::kPerLane],
-                                const Rotation<C::kRopeDim> &rotation,
-                                float (&x)[Heads][AttentionShape<C>::kPerLane]) {
+MEGALITH_DEVICE void
+norm_heads(const Cta &cta, const float (&gain)[Heads][AttentionShape<C>::kPerLane],
+           const Rotation<C::kRopeDim> &rotation, float (&x)[Heads][AttentionShape<C>::kPerLane]) {
   static_assert(Heads == 1 || Heads == 2);
   constexpr int kPerLane = AttentionShape<C>::kPerLane;
-  MEGALITH_UNROLL_ALL
-  for (int h = 0; h < Heads; ++h) {
-    MEGALITH_UNROLL_ALL
-    for (int i = 0; i < kPerLane; ++i)
-      x[h][i] = to_float(platform::ld_shared<bf16>(source[h] + 2 * (32 * i + cta.lane)));
-  }
   if constexpr (C::kQkNorm != QkNorm::none) {
     float sum[Heads] = {};
     MEGALITH_UNROLL_ALL
@@ -141,7 +154,8 @@ MEGALITH_DEVICE void load_heads(const Cta &cta, const unsigned char *const (&sou
     }
     // One root for both: the upper lanes take the second head's.
     const float mine = cta.lane < 16 ? sum[0] : sum[Heads - 1];
-    const float scale = platform::rsqrtf_(platform::fmaf_(mine, 1.0f / C::kHeadDim, C::kQkNormEps));
+    const float mean = platform::fmaf_(mine, 1.0f / C::kHeadDim, C::kQkNormEps);
+    const float scale = C::kRows == 1 ? inverse_root(mean) : platform::rsqrtf_(mean);
     MEGALITH_UNROLL_ALL
     for (int h = 0; h < Heads; ++h) {
       const float factor = Heads == 1 ? scale : platform::shfl(scale, 16 * h);
@@ -159,40 +173,31 @@ MEGALITH_DEVICE void load_heads(const Cta &cta, const unsigned char *const (&sou
   }
 }
 
-/// Clears the bf16 of keys `key` (low half) and `key + 1` (high half) unless they are below `old`.
-MEGALITH_DEVICE uint32_t keep_old(uint32_t word, int key, int old) {
-  return word & ((key < old ? 0xFFFFu : 0u) | (key + 1 < old ? 0xFFFF0000u : 0u));
-}
-
-/// Vector i (16 bytes) of a unit with the keys from `old` on cleared.
+/// Vector i (16 bytes) of a unit with the values from key `old` on cleared: they are multiplied by
+/// zero, and may be anything. What becomes of keys that are not there counts nowhere.
 template <class C> MEGALITH_DEVICE u32x4 keep_old(u32x4 v, int i, int old) {
-  if constexpr (C::kIsE4m3) {                     // two lanes of the fragment
-    if (i < AttentionShape<C>::kUnitBytes / 32) { // words of keys g, g, g + 8, g + 8
-      const int key = i % 16 / 2;
-      const uint32_t kept = (key < old ? 0xFFFFu : 0u) | (key + 8 < old ? 0xFFFF0000u : 0u);
-      return {v.x & kept, v.y & kept, v.z & kept, v.w & kept};
-    }
+  if (i < AttentionShape<C>::kUnitBytes / 32)
+    return v;
+  if constexpr (C::kIsE4m3) {  // two lanes of the fragment
     const int key = i % 2 * 8; // words of keys (k, k+1) twice, k = 8 (i % 2) + 0, 2, 4, 6
     const auto kept = [&](int k) {
       return (k < old ? 0x00FF00FFu : 0u) | (k + 1 < old ? 0xFF00FF00u : 0u);
     };
     return {v.x & kept(key), v.y & kept(key + 2), v.z & kept(key + 4), v.w & kept(key + 6)};
   }
-  if (i < AttentionShape<C>::kUnitBytes / 32) { // words of keys g, g + 8, g, g + 8
-    const int key = i % 32 / 4;
-    const uint32_t low = key < old ? ~0u : 0u, high = key + 8 < old ? ~0u : 0u;
-    return {v.x & low, v.y & high, v.z & low, v.w & high};
-  }
   const int key = i % 4 * 4; // words of keys (4t, 4t+1) twice, (4t+2, 4t+3) twice
-  return {keep_old(v.x, key, old), keep_old(v.y, key, old), keep_old(v.z, key + 2, old),
-          keep_old(v.w, key + 2, old)};
+  const auto kept = [&](int k) {
+    return (k < old ? 0xFFFFu : 0u) | (k + 1 < old ? 0xFFFF0000u : 0u);
+  };
+  const uint32_t low = kept(key), high = kept(key + 2);
+  return {v.x & low, v.y & low, v.z & high, v.w & high};
 }
 
-/// Writes channel c of a key and its value to a unit of the tail, rounded to what pages hold.
+/// Writes channel 32 j + lane of a key and its value to a unit of the tail, rounded to what pages
+/// hold; at_k and at_v are the places of channel `lane`.
 template <class C>
-MEGALITH_DEVICE void put_position(unsigned char *unit, int key, int c, float k, bf16 v,
+MEGALITH_DEVICE void put_position(unsigned char *unit, int at_k, int at_v, int j, float k, bf16 v,
                                   const AttentionConstants<C> &constants) {
-  const int at_k = key_offset(key, c), at_v = value_offset<C::kHeadDim>(key, c);
   if constexpr (C::kIsE4m3) {
     float value = to_float(v);
     if constexpr (C::kIsScaled) {
@@ -200,11 +205,11 @@ MEGALITH_DEVICE void put_position(unsigned char *unit, int key, int c, float k, 
       value = platform::fdivf_(value, constants.value_scale);
     }
     const uint32_t codes = platform::e4m3x2(k, value);
-    platform::st_shared(unit + at_k / 2, static_cast<uint8_t>(codes));
-    platform::st_shared(unit + at_v / 2, static_cast<uint8_t>(codes >> 8));
+    platform::st_shared(unit + at_k / 2 + j * kPlaceStride / 2, static_cast<uint8_t>(codes));
+    platform::st_shared(unit + at_v / 2 + j * kPlaceStride / 2, static_cast<uint8_t>(codes >> 8));
   } else {
-    platform::st_shared(unit + at_k, r16(k));
-    platform::st_shared(unit + at_v, v);
+    platform::st_shared(unit + at_k + j * kPlaceStride, r16(k));
+    platform::st_shared(unit + at_v + j * kPlaceStride, v);
   }
 }
 
@@ -218,18 +223,18 @@ MEGALITH_DEVICE void put_query(const Cta &cta, int i,
     platform::st_shared(query + 2 * (32 * j + cta.lane), r16(x[j]));
 }
 
-/// One warp: likewise key `key` of the tail, with the value at `value`.
+/// One warp: likewise key `key` of the tail, with its value.
 template <class C, class Cta>
-MEGALITH_DEVICE void put_key(const Cta &cta, int key, const unsigned char *value,
-                             const float (&x)[AttentionShape<C>::kPerLane],
+MEGALITH_DEVICE void put_key(const Cta &cta, int key, const float (&x)[AttentionShape<C>::kPerLane],
+                             const bf16 (&value)[AttentionShape<C>::kPerLane],
                              const AttentionConstants<C> &constants) {
-  unsigned char *unit = C::Tail::row(cta, 0, key / kUnitPositions);
+  unsigned char *unit =
+      C::Tail::row(cta, 0, AttentionShape<C>::kTailUnits > 1 ? key / kUnitPositions : 0);
+  const int at_k = key_offset(key % kUnitPositions, cta.lane);
+  const int at_v = value_offset<C::kHeadDim>(key % kUnitPositions, cta.lane);
   MEGALITH_UNROLL_ALL
-  for (int j = 0; j < AttentionShape<C>::kPerLane; ++j) {
-    const int c = 32 * j + cta.lane;
-    put_position<C>(unit, key % kUnitPositions, c, x[j], platform::ld_shared<bf16>(value + 2 * c),
-                    constants);
-  }
+  for (int j = 0; j < AttentionShape<C>::kPerLane; ++j)
+    put_position<C>(unit, at_k, at_v, j, x[j], value[j], constants);
 }
 
 /// Query vectors that a tile brings; a tile that goes on has those of the one before.
@@ -254,28 +259,25 @@ template <class C> MEGALITH_DEVICE Head head_of(const AttentionTile &tile, int i
                  : Head{true, tile.first_new() + key - tile.start, kGroup};
 }
 
-/// attention_begin of a single row whose heads have a warp each. The tile with the new key is the
-/// last to be done, so the norm of the key does not come after that of a query: all warps compute
-/// it beside theirs, whether there is one or not, and warp 0 keeps it.
+/// Of a single row whose query heads have a warp each: x[0] is the warp's query head as it was
+/// projected, x[1] and `value` the new position. The tile with that position is the last to be
+/// done, so the norm of the key does not come after that of a query: all warps compute it beside
+/// theirs, whether there is one or not, and warp 0 keeps it.
 template <class C, class Cta>
-MEGALITH_DEVICE void begin_row(const Cta &cta, const AttentionTile &tile, int slot,
-                               const AttentionConstants<C> &constants,
-                               const AttentionState<C> &state) {
+MEGALITH_DEVICE void
+begin_row(const Cta &cta, const AttentionTile &tile, float (&x)[2][AttentionShape<C>::kPerLane],
+          const bf16 (&value)[AttentionShape<C>::kPerLane], const AttentionConstants<C> &constants,
+          const AttentionState<C> &state) {
   using S = AttentionShape<C>;
-  const unsigned char *words = C::QkvIn::row(cta, slot, 0);
-  constexpr int kLast = S::kGroup - 1; // warps without a head repeat it
-  const int head = cta.role_warp < kLast ? cta.role_warp : kLast;
-  float gain[2][S::kPerLane], x[2][S::kPerLane];
+  float gain[2][S::kPerLane];
   MEGALITH_UNROLL_ALL
   for (int j = 0; j < S::kPerLane; ++j)
     gain[0][j] = constants.q_gain[j], gain[1][j] = constants.k_gain[j];
-  load_heads<C, 2>(cta, {words + head * S::kDim * 2, words + S::kGroup * S::kDim * 2}, gain,
-                   state.rotation, x);
-  if (!tile.goes_on && cta.role_warp <= kLast)
-    put_query<C>(cta, head, x[0]);
+  norm_heads<C, 2>(cta, gain, state.rotation, x);
+  if (!tile.goes_on && cta.role_warp < S::kGroup)
+    put_query<C>(cta, cta.role_warp, x[0]);
   if (new_keys(tile) > 0 && cta.role_warp == 0)
-    put_key<C>(cta, tile.start - tile.tail_first(), words + (S::kGroup + 1) * S::kDim * 2, x[1],
-               constants);
+    put_key<C>(cta, tile.start - tile.tail_first(), x[1], value, constants);
 }
 
 } // namespace detail
@@ -320,9 +322,11 @@ MEGALITH_DEVICE void attention_prepare(const Cta &cta, const AttentionTile &tile
     if (kUnitVectors % kThreads == 0 || i < kUnitVectors)
       platform::st_shared(tail + 16 * i, detail::keep_old<C>(kept[j], i, old));
   }
-  MEGALITH_UNROLL(1)
-  for (int i = kUnitVectors + at; i < tile.tail_units * kUnitVectors; i += kThreads)
-    platform::st_shared(tail + 16 * i, u32x4{0, 0, 0, 0});
+  if constexpr (S::kTailUnits > 1) {
+    MEGALITH_UNROLL(1)
+    for (int i = kUnitVectors + at; i < tile.tail_units * kUnitVectors; i += kThreads)
+      platform::st_shared(tail + 16 * i, u32x4{0, 0, 0, 0});
+  }
   consumer_sync(); // zeros before the new positions that replace them
 }
 
@@ -338,7 +342,16 @@ MEGALITH_DEVICE void attention_begin(const Cta &cta, const AttentionTile &tile, 
   if (heads == 0)
     return; // the queries are there
   if constexpr (C::kRows == 1 && S::kGroup <= kConsumerWarps) {
-    detail::begin_row<C>(cta, tile, slot, constants, state);
+    const unsigned char *words = C::QkvIn::row(cta, slot, 0),
+                        *key = words + S::kGroup * S::kDim * 2;
+    constexpr int kLast = S::kGroup - 1; // warps without a head repeat it
+    const int head = cta.role_warp < kLast ? cta.role_warp : kLast;
+    float x[2][S::kPerLane];
+    bf16 value[S::kPerLane];
+    detail::load_head<C>(cta, words + head * S::kDim * 2, x[0]);
+    detail::load_head<C>(cta, key, x[1]);
+    detail::load_value<C>(cta, key, value);
+    detail::begin_row<C>(cta, tile, x, value, constants, state);
   } else {
     for (int i = cta.role_warp; i < heads; i += kConsumerWarps) {
       const detail::Head at = detail::head_of<C>(tile, i);
@@ -350,12 +363,15 @@ MEGALITH_DEVICE void attention_begin(const Cta &cta, const AttentionTile &tile, 
       MEGALITH_UNROLL_ALL
       for (int j = 0; j < S::kPerLane; ++j)
         gain[0][j] = at.is_key ? constants.k_gain[j] : constants.q_gain[j];
-      detail::load_heads<C, 1>(cta, {source}, gain, state.rotation, x);
-      if (!at.is_key)
+      detail::load_head<C>(cta, source, x[0]);
+      detail::norm_heads<C, 1>(cta, gain, state.rotation, x);
+      if (!at.is_key) {
         detail::put_query<C>(cta, i, x[0]);
-      else
-        detail::put_key<C>(cta, position - tile.tail_first(), source + S::kDim * 2, x[0],
-                           constants);
+        continue;
+      }
+      bf16 value[S::kPerLane];
+      detail::load_value<C>(cta, source, value);
+      detail::put_key<C>(cta, position - tile.tail_first(), x[0], value, constants);
     }
   }
   consumer_sync();
@@ -395,25 +411,29 @@ MEGALITH_DEVICE void attention_tail(const Cta &cta, const AttentionTile &tile,
                  tile.tail_first() + (has_first ? 0 : kUnitPositions), state);
 }
 
+namespace detail {
+template <bool IsE4m3> struct PageElement { using Type = bf16; };
+template <> struct PageElement<true> { using Type = uint8_t; };
+} // namespace detail
+
 /// Consumer: appends the tile's new positions to their page, from the tail units. After
 /// launch_wait; last in the tile, for nobody waits for it.
 template <class C, class Cta>
 MEGALITH_DEVICE void attention_append(const Cta &cta, const AttentionTile &tile) {
   using S = AttentionShape<C>;
+  constexpr int kStride = C::kIsE4m3 ? kPlaceStride / 2 : kPlaceStride, kHalve = C::kIsE4m3 ? 2 : 1;
+  using Element = typename detail::PageElement<C::kIsE4m3>::Type;
+  MEGALITH_UNROLL(1)
   for (int p = tile.first_new() + cta.role_warp; p < tile.end; p += kConsumerWarps) {
     const int at = p - tile.tail_first(), key = at % kUnitPositions;
     const unsigned char *unit = C::Tail::row(cta, 0, at / kUnitPositions);
     unsigned char *page = kv_unit<C>(cta, tile, p);
+    const int places[2] = {key_offset(key, cta.lane) / kHalve,
+                           value_offset<S::kDim>(key, cta.lane) / kHalve};
     MEGALITH_UNROLL_ALL
-    for (int i = 0; i < S::kPerLane; ++i) {
-      const int c = 32 * i + cta.lane, k = key_offset(key, c), v = value_offset<S::kDim>(key, c);
-      if constexpr (C::kIsE4m3) {
-        platform::st_global(page + k / 2, platform::ld_shared<uint8_t>(unit + k / 2));
-        platform::st_global(page + v / 2, platform::ld_shared<uint8_t>(unit + v / 2));
-      } else {
-        platform::st_global(page + k, platform::ld_shared<bf16>(unit + k));
-        platform::st_global(page + v, platform::ld_shared<bf16>(unit + v));
-      }
+    for (int i = 0; i < 2 * S::kPerLane; ++i) {
+      const int place = places[i % 2] + i / 2 * kStride;
+      platform::st_global(page + place, platform::ld_shared<Element>(unit + place));
     }
   }
 }

@@ -60,6 +60,10 @@ struct Attention {
   static constexpr int kPool = Pool, kInvFreq = InvFreq, kQGain = QGain, kKGain = KGain;
   static constexpr bool kIsE4m3 = Format == KvFormat::e4m3, kIsScaled = KScale >= 0;
   static constexpr int kKScale = KScale, kVScale = VScale;
+  // Of one row, behind the SMs with attention tiles, where that may be: whoever merges waits there
+  // from the beginning. A merge in a kernel of its own (Pool -1) is where it is.
+  static constexpr int kMergeFirst =
+      Config::kRows == 1 && Pool >= 0 ? kMaxSplits * KvHeads % Config::kSms : 0;
 
   static_assert(HeadDim % 64 == 0 && RopeDim % 64 == 0 && RopeDim <= HeadDim);
   static_assert(QHeads % KvHeads == 0 && HeadDim % MergeParts == 0);
@@ -109,8 +113,8 @@ template <class C> struct AttentionShape {
 
 /// Pieces of a split whose units are all full, or of so many units of one.
 template <class C> MEGALITH_PURE int pieces_of(int units) {
-  constexpr int kEach = AttentionShape<C>::kPieceUnits;
-  return (units + kEach - 1) / kEach;
+  constexpr uint32_t kEach = AttentionShape<C>::kPieceUnits;
+  return static_cast<int>((static_cast<uint32_t>(units) + kEach - 1) / kEach);
 }
 
 /// Pieces in which the full units of a tile pass through the ring. Those of a split begin a new
@@ -197,13 +201,15 @@ struct WarpShare {
 };
 
 /// Byte of channel c of key 0..15 in a unit of bf16; its V part starts at byte 32 d. In a unit of
-/// e4m3 it is half of that.
-MEGALITH_PURE int key_offset(int key, int c) {
-  return c / 16 * 512 + (key % 8 * 4 + c % 16 / 4) * 16 + (c % 4 / 2 * 2 + key / 8) * 4 + c % 2 * 2;
+/// e4m3 it is half of that. 32 channels on it is kPlaceStride more.
+MEGALITH_PURE int key_offset(uint32_t key, uint32_t c) {
+  return static_cast<int>(c / 16 * 512 + (key % 8 * 4 + c % 16 / 4) * 16 +
+                          (c % 4 / 2 * 2 + key / 8) * 4 + c % 2 * 2);
 }
-template <int Dim> MEGALITH_PURE int value_offset(int key, int c) {
-  return 32 * Dim + c / 16 * 512 + (c % 8 * 4 + key / 4) * 16 + (key % 4 / 2 * 2 + c % 16 / 8) * 4 +
-         key % 2 * 2;
+template <int Dim> MEGALITH_PURE int value_offset(uint32_t key, uint32_t c) {
+  return static_cast<int>(32 * Dim + c / 16 * 512 + (c % 8 * 4 + key / 4) * 16 +
+                          (key % 4 / 2 * 2 + c % 16 / 8) * 4 + key % 2 * 2);
 }
+inline constexpr int kPlaceStride = 1024;
 
 } // namespace megalith

@@ -184,4 +184,31 @@ MEGALITH_DEVICE void copy_bulk_parts(Cta &cta, const unsigned char *source, uint
   platform::mark_end();
 }
 
+/// Bytes that lie one after another, a multiple of 16.
+struct Stretch {
+  const unsigned char *source;
+  uint32_t bytes;
+};
+
+/// As copy_bulk, of stretches that together have `bytes`: `next(done)` is the one that begins
+/// behind the first `done` of them.
+template <class Full, class R, class Cta, class Next>
+MEGALITH_DEVICE void copy_stretches(Cta &cta, uint32_t bytes, const Next &next) {
+  static_assert(Full::kSlots == R::kSlots && Full::kArrivals == 1);
+  const int slot = cta.template next_copy<Full::kId, Full::kSlots>().slot;
+  platform::mark<platform::verb::Copy, Full>();
+  platform::warp_sync(); // as in copy_bulk
+  if (cta.lane == 0) {
+    uint64_t *barrier = Full::barrier(cta, slot);
+    platform::mbarrier_arrive_expect_tx(barrier, bytes);
+    MEGALITH_UNROLL(1)
+    for (uint32_t done = 0; done < bytes;) {
+      const Stretch stretch = next(done);
+      platform::cp_async_bulk(R::slot(cta, slot) + done, stretch.source, stretch.bytes, barrier);
+      done += stretch.bytes;
+    }
+  }
+  platform::mark_end();
+}
+
 } // namespace megalith

@@ -11,6 +11,18 @@ inline constexpr int kEpochPayload = 3;
 /// Sweeps from one look at the clock to the next.
 inline constexpr uint32_t kSweepsPerLook = 64;
 
+namespace detail {
+/// A look at the clock in a poll that goes on: fails where patience is lost, else returns since
+/// when it is tried. Out of line, as await_slowly.
+MEGALITH_COLD uint64_t look_at_clock(const LaunchArgs &args, uint64_t since, uint32_t edge,
+                                     uint32_t expected, uint64_t seen, uint64_t n) {
+  Patience patience = {since};
+  if (patience.lost(args))
+    platform::fail(args.fault, edge, expected, seen, n);
+  return patience.since;
+}
+} // namespace detail
+
 /// Brings items 0 .. count-1. Lane i takes items i, i + 32, ..., `Batch` of them at a time: a sweep
 /// reads them all, without conditions, and ends in one vote; where a lane has no item it reads the
 /// first place and thinks nothing of it. E names the edge in the PTX and in a missed deadline
@@ -168,6 +180,37 @@ MEGALITH_DEVICE void gather_registers(const Cta &cta, const uint32_t *base, Plac
   platform::mark_end();
 }
 
+/// One warp brings N words a lane to registers: word[j] is that at from[j], all of them under way
+/// together.
+template <class E, int N, class Cta>
+MEGALITH_DEVICE void gather_lane_words(const Cta &cta, const uint32_t *const (&from)[N],
+                                       uint32_t (&word)[N]) {
+  platform::mark<platform::verb::Poll, E>();
+  uint64_t since = 0;
+  MEGALITH_UNROLL(1)
+  for (uint32_t sweep = 1;; ++sweep) {
+    MEGALITH_UNROLL_ALL
+    for (int j = 0; j < N; ++j)
+      word[j] = platform::ld_relaxed<kScopeOf<typename E::Exchange>, uint32_t>(from[j]);
+    bool is_absent = false;
+    MEGALITH_UNROLL_ALL
+    for (int j = 0; j < N; ++j)
+      is_absent |= E::kIsProof && word[j] == kEmptyWord;
+    if (platform::all_sync(!is_absent))
+      break;
+    if (is_absent) {
+      const uint32_t *absent = from[0];
+      for (int j = 1; j < N; ++j)
+        if (word[j] == kEmptyWord)
+          absent = from[j];
+      if (sweep % kSweepsPerLook == 0)
+        since = detail::look_at_clock(cta.args, since, E::kId, N, kEmptyWord, cta.n);
+      platform::poll_pause(absent);
+    }
+  }
+  platform::mark_end();
+}
+
 /// Gathers vectors of four words: `base` is 16 B aligned, source(i) counts vectors from there.
 template <class E, int Batch, class Cta, class Source, class Take>
 MEGALITH_DEVICE void gather_words(const Cta &cta, int count, const uint32_t *base, Source source,
@@ -179,6 +222,48 @@ MEGALITH_DEVICE void gather_words(const Cta &cta, int count, const uint32_t *bas
             reinterpret_cast<const uint32_t *>(p));
       },
       [](const u32x4 &v) { return !E::kIsProof || detail::arrived(v); }, take);
+}
+
+/// A warp's share of `count` epoch words of this launch that lie one after another from `base`:
+/// those from `first` on, Stride apart, Each at most, to the same places from `target` on.
+template <class E, int Each, int Stride, class Cta>
+MEGALITH_DEVICE void gather_own_epochs(const Cta &cta, int first, int count, const U128 *base,
+                                       unsigned char *target) {
+  const uint32_t epoch = epoch_of(cta);
+  const int left = count - first; // item j of this lane is there if left > j Stride
+  base += first;
+  platform::mark<platform::verb::Poll, E>();
+  U128 value[Each];
+  uint64_t since = 0;
+  MEGALITH_UNROLL(1)
+  for (uint32_t sweep = 1;; ++sweep) {
+    MEGALITH_UNROLL_ALL
+    for (int j = 0; j < Each; ++j) // where it has none, a lane reads a place that is there
+      value[j] =
+          platform::ld_relaxed<platform::Scope::gpu, U128>(base + (left > j * Stride ? j * Stride
+                                                                   : left > 0        ? 0
+                                                                                     : -first));
+    uint32_t wrong = 0;
+    MEGALITH_UNROLL_ALL
+    for (int j = 0; j < Each; ++j)
+      wrong |= left > j * Stride ? value[j].w ^ epoch : 0;
+    if (platform::all_sync(wrong == 0))
+      break;
+    if (wrong != 0) {
+      const U128 *absent = base;
+      for (int j = 1; j < Each; ++j)
+        if (left > j * Stride && value[j].w != epoch)
+          absent = base + j * Stride;
+      if (sweep % kSweepsPerLook == 0)
+        since = detail::look_at_clock(cta.args, since, E::kId, count, first, cta.n);
+      platform::poll_pause(absent);
+    }
+  }
+  MEGALITH_UNROLL_ALL
+  for (int j = 0; j < Each; ++j)
+    if (left > j * Stride)
+      platform::st_shared(target + 16 * (first + j * Stride), value[j]);
+  platform::mark_end();
 }
 
 /// Gathers `count` epoch words of this launch that lie one after another from `base`, of `Most`

@@ -1,19 +1,20 @@
-// Putting the splits of a sequence together: partial results travel as epoch words (partials.cuh)
-// from the tile's SM to the SM of the (row, query head, merge part), which adds them in ascending
-// split order.
+// Putting the splits of a sequence together: partial results travel as epoch
+// words (partials.cuh) from the tile's SM to the SM of the (row, query head,
+// merge part), which adds them in ascending split order.
 #pragma once
 
 #include "codegen/device/partials.cuh"
 
 namespace megalith {
 
-/// Poller: brings the words of all splits of a merge tile to slot `slot`. Nothing to do for a dead
-/// row.
+/// Poller: brings the words of all splits of a merge tile to slot `slot`.
+/// Nothing to do for a dead row.
 template <class C, class E, class Cta>
 MEGALITH_DEVICE void poll_partials(const Cta &cta, const MergeTile &tile, int slot) {
   using S = AttentionShape<C>;
   static_assert(E::Exchange::kCount == S::kPartials);
-  // As few sweeps as registers allow, on both targets: each is a round trip to L2.
+  // As few sweeps as registers allow, on both targets: each is a round trip to
+  // L2.
   constexpr int kMost = C::kRows == 1 ? 18 : 12;
   constexpr int kBatch = S::kPartWords < kMost ? S::kPartWords : kMost;
   const auto *words = static_cast<const U128 *>(cta.template buffer<E::Exchange::kBuffer>()) +
@@ -24,10 +25,25 @@ MEGALITH_DEVICE void poll_partials(const Cta &cta, const MergeTile &tile, int sl
       [&](int i, const U128 &v) { platform::st_shared(target + 16 * i, v); });
 }
 
+/// Consumer: the same by all warps, for themselves: what one brings all may
+/// read once they meet.
+template <class C, class E, class Cta>
+MEGALITH_DEVICE void poll_partials(const Cta &cta, const MergeTile &tile) {
+  using S = AttentionShape<C>;
+  static_assert(E::Exchange::kCount == S::kPartials);
+  constexpr int kThreads = 32 * kConsumerWarps, kMost = kMaxSplits * S::kPartWords;
+  constexpr int kEach = (kMost + kThreads - 1) / kThreads; // of a lane
+  const int first = 32 * cta.role_warp + cta.lane, count = tile.splits * S::kPartWords;
+  const auto *words =
+      static_cast<const U128 *>(cta.template buffer<E::Exchange::kBuffer>()) + tile.number * kMost;
+  gather_own_epochs<E, kEach, kThreads>(cta, first, count, words, C::Mparts::row(cta, 0, 0));
+}
+
 namespace detail {
 
-/// Combines `count` splits, whose words begin at `splits`: value[i] = sum w o / sum w l of channel
-/// 32 i + lane of a merge tile's part, with w = 2^(m - max m); zero for a dead row, which has none.
+/// Combines `count` splits, whose words begin at `splits`: value[i] = sum w o /
+/// sum w l of channel 32 i + lane of a merge tile's part, with w = 2^(m - max
+/// m); zero for a dead row, which has none.
 template <class C>
 MEGALITH_DEVICE void merged_values(const unsigned char *splits, int count, int lane,
                                    float (&value)[(AttentionShape<C>::kPartDim + 31) / 32]) {
@@ -52,8 +68,8 @@ MEGALITH_DEVICE void merged_values(const unsigned char *splits, int count, int l
     const int at = 2 + (32 * i + lane < S::kPartDim ? 32 * i + lane : 0);
     source[i] = splits + at / kEpochPayload * 16 + at % kEpochPayload * 4;
   }
-  // A batch of splits at a time, so that their loads are under way together; behind the last split
-  // they read what is not used.
+  // A batch of splits at a time, so that their loads are under way together;
+  // behind the last split they read what is not used.
   float o[kEach] = {};
   constexpr int kBatch = kEach < 2 || (C::kBounded && kEach < 4) ? 8 : kEach < 4 ? 4 : 2;
   static_assert(kMaxSplits % kBatch == 0 && kMaxSplits <= 32);
@@ -82,12 +98,32 @@ MEGALITH_DEVICE void merged_values(const unsigned char *splits, int count, int l
   }
   MEGALITH_UNROLL_ALL
   for (int i = 0; i < kEach; ++i)
-    value[i] = count > 0 ? o[i] / sum : 0.0f;
+    value[i] = count > 0 ? quotient(o[i], sum) : 0.0f;
 }
 
-/// Publishes r16 of the tile's channels as words of E, the edge of the attn exchange
-/// [kRows][kQHeads d].
-template <class C, class E, class Cta>
+/// As `publish`, of consumers that all have the word: each warp stores it to
+/// its share of the ranks.
+template <class E, class Cta>
+MEGALITH_DEVICE void publish_among(const Cta &cta, int row, int word, uint32_t value) {
+  using X = typename E::Exchange;
+  if constexpr (X::kOfRanks) {
+    const uint32_t place =
+        set_index<X>(cta, 0) * X::kSetWords + row * X::kWidth + own_first<X>(cta) + word;
+    MEGALITH_UNROLL(1)
+    for (int i = cta.role_warp; i < X::kRanks; i += kConsumerWarps)
+      platform::st_relaxed<platform::Scope::sys, uint32_t>(
+          static_cast<uint32_t *>(
+              cta.template replica<X::kPeer>((cta.rank + i) & (X::kRanks - 1))) +
+              place,
+          value);
+  } else if (cta.role_warp == 0) {
+    publish<E>(cta, row, word, value);
+  }
+}
+
+/// Publishes r16 of the tile's channels as words of E, the edge of the attn
+/// exchange [kRows][kQHeads d]; of one warp, or among those that all have them.
+template <class C, class E, bool IsAmong, class Cta>
 MEGALITH_DEVICE void publish_head(const Cta &cta, const MergeTile &tile,
                                   const float (&value)[(AttentionShape<C>::kPartDim + 31) / 32]) {
   using S = AttentionShape<C>;
@@ -95,16 +131,23 @@ MEGALITH_DEVICE void publish_head(const Cta &cta, const MergeTile &tile,
                 E::Exchange::kOwn == C::kQHeads * C::kHeadDim / 2);
   constexpr int kEach = (S::kPartDim + 31) / 32;
   const int first = (tile.q_head * C::kHeadDim + tile.channel) / 2;
+  const auto store = [&](int word, uint32_t value) {
+    if constexpr (IsAmong)
+      publish_among<E>(cta, tile.row, first + word, value);
+    else
+      publish<E>(cta, tile.row, first + word, value);
+  };
   platform::mark<platform::verb::Publish, E>();
   if constexpr (S::kPartDim % 64 == 0) {
-    // Even lanes have words of channels 32 i + .., odd ones of the next 32: all lanes store.
+    // Even lanes have words of channels 32 i + .., odd ones of the next 32: all
+    // lanes store.
     const bool is_odd = cta.lane % 2 != 0;
     MEGALITH_UNROLL_ALL
     for (int i = 0; i < kEach; i += 2) {
       const float low = value[i], high = value[i + 1];
       const float other = platform::shfl_xor(is_odd ? low : high, 1);
       const uint32_t word = is_odd ? pair_word(other, high) : pair_word(low, other);
-      publish<E>(cta, tile.row, first + 16 * (is_odd ? i + 1 : i) + cta.lane / 2, word);
+      store(16 * (is_odd ? i + 1 : i) + cta.lane / 2, word);
     }
   } else {
     MEGALITH_UNROLL_ALL
@@ -112,7 +155,7 @@ MEGALITH_DEVICE void publish_head(const Cta &cta, const MergeTile &tile,
       const float next = platform::shfl_xor(value[i], 1);
       const int channel = 32 * i + cta.lane;
       if (channel % 2 == 0 && channel < S::kPartDim)
-        publish<E>(cta, tile.row, first + channel / 2, pair_word(value[i], next));
+        store(channel / 2, pair_word(value[i], next));
     }
   }
   platform::mark_end();
@@ -120,47 +163,59 @@ MEGALITH_DEVICE void publish_head(const Cta &cta, const MergeTile &tile,
 
 } // namespace detail
 
-/// Epilogue, after launch_wait: combines the splits in slot `slot`, rounds to bf16 and publishes
-/// the tile's channels of row and head through E. Zeros for a dead row.
+/// Epilogue, after launch_wait: combines the splits in slot `slot`, rounds to
+/// bf16 and publishes the tile's channels of row and head through E. Zeros for
+/// a dead row.
 template <class C, class E, class Cta>
 MEGALITH_DEVICE void merge_splits(const Cta &cta, const MergeTile &tile, int slot) {
   float value[(AttentionShape<C>::kPartDim + 31) / 32];
   detail::merged_values<C>(C::Mparts::row(cta, slot, 0), tile.splits, cta.lane, value);
-  detail::publish_head<C, E>(cta, tile, value);
+  detail::publish_head<C, E, /*IsAmong=*/false>(cta, tile, value);
+}
+
+/// Consumer, after launch_wait and poll_partials: likewise, by all warps.
+template <class C, class E, class Cta>
+MEGALITH_DEVICE void merge_splits(const Cta &cta, const MergeTile &tile) {
+  consumer_sync();
+  float value[(AttentionShape<C>::kPartDim + 31) / 32];
+  detail::merged_values<C>(C::Mparts::row(cta, 0, 0), tile.splits, cta.lane, value);
+  detail::publish_head<C, E, /*IsAmong=*/true>(cta, tile, value);
 }
 
 /// The sigmoids of a head's gates: channels 32 i + lane.
 template <class C> struct HeadGate { float value[(AttentionShape<C>::kDim + 31) / 32]; };
 
-/// Epilogue: the gates of the tile's row and head, which follow q | k | v in the words of E. Then a
-/// rehearsal of what comes when the splits are there: that code is not in the instruction cache,
-/// and there it costs a microsecond in which all SMs wait. What it makes of the slot's bytes is
-/// lost.
+/// The gates of the tile's row and head, which follow q | k | v in the words of
+/// E.
 template <class C, class E, class Cta>
 MEGALITH_DEVICE void fetch_gate(const Cta &cta, const MergeTile &tile, HeadGate<C> &gate) {
   using S = AttentionShape<C>;
-  static_assert(E::Exchange::kWidth == (S::kQkvWidth + C::kQHeads * S::kDim) / 2);
-  platform::mark<platform::verb::Poll, E>();
+  using X = typename E::Exchange;
+  static_assert(X::kWidth == (S::kQkvWidth + C::kQHeads * S::kDim) / 2);
+  const uint32_t *head = set_of<X>(cta, E::kAge) + tile.row * X::kWidth +
+                         (S::kQkvWidth + tile.q_head * S::kDim) / 2 + cta.lane / 2;
+  const uint32_t *from[S::kPerLane];
+  uint32_t pair[S::kPerLane];
+  MEGALITH_UNROLL_ALL
+  for (int i = 0; i < S::kPerLane; ++i)
+    from[i] = head + 16 * i;
+  gather_lane_words<E>(cta, from, pair);
   MEGALITH_UNROLL_ALL
   for (int i = 0; i < S::kPerLane; ++i) {
-    const int channel = S::kQkvWidth + tile.q_head * S::kDim + 32 * i + cta.lane;
-    const uint32_t pair = poll_word<E>(cta, tile.row, channel / 2);
-    const float before = channel % 2 ? hi16(pair) : lo16(pair);
-    gate.value[i] = 1.0f / (1.0f + platform::exp2f_(before * -1.44269504f));
+    const float before = cta.lane % 2 ? hi16(pair[i]) : lo16(pair[i]);
+    gate.value[i] = quotient(1.0f, 1.0f + platform::exp2f_(before * -1.44269504f));
   }
-  platform::warp_sync();
-  platform::mark_end();
 }
 
-/// Epilogue: as merge_splits, of whole heads, with o * rsqrt(mean o^2 + Norm::kEps) over the head
-/// where Norm has one, times sigmoid(gate); rounded once.
-template <class C, class Norm, class E, class Cta>
-MEGALITH_DEVICE void merge_gated(const Cta &cta, const MergeTile &tile, int slot,
-                                 const HeadGate<C> &gate) {
+namespace detail {
+/// merge_gated of the splits' words at `splits`.
+template <class C, class Norm, class E, bool IsAmong, class Cta>
+MEGALITH_DEVICE void merge_gated_at(const Cta &cta, const MergeTile &tile,
+                                    const unsigned char *splits, const HeadGate<C> &gate) {
   using S = AttentionShape<C>;
   static_assert(S::kPartDim == S::kDim, "the norm is of a whole head");
   float value[S::kPerLane];
-  detail::merged_values<C>(C::Mparts::row(cta, slot, 0), tile.splits, cta.lane, value);
+  merged_values<C>(splits, tile.splits, cta.lane, value);
   float scale = 1;
   if constexpr (requires { Norm::kEps; }) {
     float sum = 0;
@@ -169,12 +224,31 @@ MEGALITH_DEVICE void merge_gated(const Cta &cta, const MergeTile &tile, int slot
       sum = platform::fmaf_(value[i], value[i], sum);
     for (int mask = 16; mask > 0; mask /= 2)
       sum += platform::shfl_xor(sum, mask);
-    scale = platform::rsqrtf_(platform::fmaf_(sum, 1.0f / S::kDim, Norm::kEps));
+    scale = inverse_root(platform::fmaf_(sum, 1.0f / S::kDim, Norm::kEps));
   }
   MEGALITH_UNROLL_ALL
   for (int i = 0; i < S::kPerLane; ++i)
     value[i] *= scale * gate.value[i];
-  detail::publish_head<C, E>(cta, tile, value);
+  publish_head<C, E, IsAmong>(cta, tile, value);
+}
+} // namespace detail
+
+/// Epilogue: as merge_splits, of whole heads, with o * rsqrt(mean o^2 +
+/// Norm::kEps) over the head where Norm has one, times sigmoid(gate); rounded
+/// once.
+template <class C, class Norm, class E, class Cta>
+MEGALITH_DEVICE void merge_gated(const Cta &cta, const MergeTile &tile, int slot,
+                                 const HeadGate<C> &gate) {
+  detail::merge_gated_at<C, Norm, E, /*IsAmong=*/false>(cta, tile, C::Mparts::row(cta, slot, 0),
+                                                        gate);
+}
+
+/// Consumer, after poll_partials: likewise. All warps make all of the head, and
+/// each stores it to its share of the ranks.
+template <class C, class Norm, class E, class Cta>
+MEGALITH_DEVICE void merge_gated(const Cta &cta, const MergeTile &tile, const HeadGate<C> &gate) {
+  consumer_sync();
+  detail::merge_gated_at<C, Norm, E, /*IsAmong=*/true>(cta, tile, C::Mparts::row(cta, 0, 0), gate);
 }
 
 } // namespace megalith

@@ -19,6 +19,7 @@
 //   kMergeParts      merge tiles of a (row, query head), each with kHeadDim / kMergeParts channels
 //   kHeadDim         d
 //   kWindow          optional: keys that a query sees, its own included; 0 or missing: all
+//   kMergeFirst      optional: the SM of merge tile 0, below kSms; 0
 //   kHeadRanks       optional: ranks that have the KV head, each with its share of query heads; 1
 #pragma once
 
@@ -93,6 +94,14 @@ template <class C> MEGALITH_PURE int window_of() {
     return 0;
 }
 
+/// The SM that has merge tile 0 of config C.
+template <class C> MEGALITH_PURE int merge_first_of() {
+  if constexpr (requires { C::kMergeFirst; })
+    return C::kMergeFirst;
+  else
+    return 0;
+}
+
 /// One attention tile: `kv_head`'s keys [first, end) against all rows of sequence `seq`. Or several
 /// neighbouring splits that are tiles, where each leaves so many warps idle that they work side by
 /// side; results are those of one after the other.
@@ -137,6 +146,25 @@ MEGALITH_PURE AttentionTile attention_tile(const SequenceEntry &seq, int index, 
   tile.rows = seq.rows;
   tile.start = seq.start;
   return tile;
+}
+
+/// A split of a step's only sequence, of a single row.
+struct RowSplit {
+  int first, end; // positions; first >= end: there is no such split
+  int full_units; // as in AttentionTile
+  int start;
+};
+
+/// Split `split` for config C. Out of line: several roles ask, and no step of one row waits for
+/// anything longer than for this code. No division.
+template <class C> MEGALITH_ONCE RowSplit row_split(const StepDescriptor &step, int split) {
+  const SequenceEntry row = {0, 1, step.seq[0].start};
+  const int begin = sequence_first(row, window_of<C>());
+  const int keys = step.sequences > 0 && step.seq[0].rows > 0 ? row.start + 1 : 0;
+  const int length = split_length(keys - begin), first = begin + split * length;
+  const int end = first + length < keys ? first + length : keys;
+  const int old_end = end < row.start ? end : row.start;
+  return {first, end, (old_end - first) / kUnitPositions, row.start};
 }
 
 /// Splits of each sequence of a step, six bits a sequence, and what of them all counts for dealing
@@ -276,18 +304,25 @@ private:
     return warps == 1 ? 8 : warps == 2 ? 4 : 2;
   }
 
-  /// `next` for one row, whose step waits for nothing longer than for this code: no loop over
-  /// sequences and no division but by constants. There is one sequence at most, of one row.
+  /// `next` for one row: there is one sequence at most, mostly with one tile an SM at most.
   MEGALITH_PURE bool next_of_row(AttentionTile &tile) {
-    const int number = ++last * C::kSms + sm, split = number / C::kKvHeads;
-    if (split >= kMaxSplits || step.sequences < 1)
+    constexpr bool kIsOnce = kMaxSplits * C::kKvHeads <= C::kSms;
+    if (kIsOnce && last >= 0)
       return false;
-    const SequenceEntry row = {0, 1, step.seq[0].start};
-    const int keys = step.seq[0].rows > 0 ? visible_keys(row, window_of<C>()) : 0;
-    if (split * split_length(keys) >= keys)
+    const int number = ++last * (kIsOnce ? 0 : C::kSms) + sm, split = number / C::kKvHeads;
+    const RowSplit found = row_split<C>(step, split);
+    if (found.first >= found.end)
       return false;
-    tile = attention_tile(row, 0, number % C::kKvHeads, split, window_of<C>());
-    tile.goes_on = last > 0 && C::kSms % C::kKvHeads == 0;
+    tile = {};
+    tile.kv_head = number % C::kKvHeads;
+    tile.split = split;
+    tile.first = found.first;
+    tile.end = found.end;
+    tile.full_units = found.full_units;
+    tile.tail_units = tile.tail_first() < tile.end ? 1 : 0;
+    tile.rows = 1;
+    tile.start = found.start;
+    tile.goes_on = !kIsOnce && last > 0 && C::kSms % C::kKvHeads == 0;
     return true;
   }
 
@@ -325,12 +360,13 @@ struct MergeTile {
 };
 
 /// The merge tiles of one SM: tile (row * kQHeads + q_head) * kMergeParts + part runs on SM
-/// tile % kSms. Every row of the bucket has its tiles, dead ones too, since their zeros are waited
-/// for.
+/// (kMergeFirst + tile) % kSms. Every row of the bucket has its tiles, dead ones too, since their
+/// zeros are waited for.
 template <class C> struct MergeTiles {
   using Tile = MergeTile;
 
-  MEGALITH_PURE MergeTiles(const StepDescriptor &step, int sm) : step(step), at(sm - C::kSms) {}
+  MEGALITH_PURE MergeTiles(const StepDescriptor &step, int sm)
+      : step(step), at((sm < merge_first_of<C>() ? sm : sm - C::kSms) - merge_first_of<C>()) {}
 
   MEGALITH_PURE int count() const {
     return (C::kRows * C::kQHeads * C::kMergeParts - at - 1) / C::kSms;
@@ -338,22 +374,29 @@ template <class C> struct MergeTiles {
 
   /// Moves to the next tile; false, with `tile` untouched, after the last.
   MEGALITH_PURE bool next(MergeTile &tile) {
-    at += C::kSms;
-    if (at >= C::kRows * C::kQHeads * C::kMergeParts)
+    constexpr int kTiles = C::kRows * C::kQHeads * C::kMergeParts;
+    constexpr bool kIsOnce = C::kRows == 1 && kTiles <= C::kSms; // the compiler sees it only so
+    if (kIsOnce && is_over)
       return false;
-    int head = at / C::kMergeParts, row = head / C::kQHeads;
+    is_over = true;
+    at += C::kSms;
+    if (at >= kTiles)
+      return false;
+    int head = at / C::kMergeParts, row = C::kRows == 1 ? 0 : head / C::kQHeads;
     int seq = row < step.live_rows ? step.row_seq[row] : -1;
     tile.number = at;
     tile.row = row;
     tile.q_head = head % C::kQHeads;
     tile.channel = at % C::kMergeParts * (C::kHeadDim / C::kMergeParts);
-    tile.splits = seq >= 0 ? split_count(visible_keys(step.seq[seq], window_of<C>())) : 0;
+    const SequenceEntry &entry = step.seq[C::kRows > 1 && seq >= 0 ? seq : 0];
+    tile.splits = seq >= 0 ? split_count(visible_keys(entry, window_of<C>())) : 0;
     return true;
   }
 
 private:
   const StepDescriptor &step;
-  int at; // number of the last tile returned
+  int at;               // number of the last tile returned
+  bool is_over = false; // after the first
 };
 
 } // namespace megalith

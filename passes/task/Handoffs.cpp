@@ -54,6 +54,18 @@ bool pollerRoutes(KernelOp kernel) {
   return false;
 }
 
+bool consumersAttend(KernelOp kernel) {
+  for (auto stage : kernel.getOps<StageOp>())
+    if (stage.getKind() == StageKind::Merge) {
+      auto partials = cast<AccessAttr>(stage.getReads()[0]);
+      auto source = kernel.lookup<ExchangeOp>(partials.getBuffer());
+      auto words = source ? kernel.lookup<EdgeOp>(source.getEdgeAttr()) : EdgeOp();
+      return words && llvm::is_contained(words.getTo().getAsRange<RoleAttr>(),
+                                         RoleAttr::get(kernel.getContext(), Role::Consumer));
+    }
+  return false;
+}
+
 namespace {
 /// Collects the list; a buffer that several stages use gets the largest of their shapes.
 class Collector {
@@ -204,19 +216,20 @@ private:
     int64_t heads = vectors / rows + 2;
     // Slots beyond the tiles of one SM would stay empty.
     int64_t tiles = llvm::divideCeil(rows * kMaxSplits * *configInt(stage, "kv_heads"), sms);
-    add({names::kQkvIn.str(),
-         rows,
-         heads * dim,
-         bf16,
-         heads * dim * 2,
-         std::min<int64_t>(2, tiles),
-         1,
-         slotted(heads * dim * 2),
-         Phase::Attention,
-         "qkv_full",
-         "qkv_free",
-         Role::Poller,
-         {Role::Consumer}});
+    if (!consumersAttend(kernel))
+      add({names::kQkvIn.str(),
+           rows,
+           heads * dim,
+           bf16,
+           heads * dim * 2,
+           std::min<int64_t>(2, tiles),
+           1,
+           slotted(heads * dim * 2),
+           Phase::Attention,
+           "qkv_full",
+           "qkv_free",
+           Role::Poller,
+           {Role::Consumer}});
     add({names::kQuery.str(),
          static_cast<int64_t>(llvm::alignTo(vectors, 8)),
          dim,
@@ -262,19 +275,12 @@ private:
     int64_t parts = mergePartsOf(stage);
     int64_t words = llvm::divideCeil(*configInt(stage, "head_dim") / parts + 2, 3);
     int64_t merges = llvm::divideCeil(rows * *configInt(stage, "q_heads") * parts, sms);
-    add({names::kMparts.str(),
-         32,
-         4 * words,
-         f32,
-         16 * words,
-         std::min<int64_t>(2, merges),
-         1,
-         slotted(16 * words),
-         Phase::Attention,
-         "mparts_full",
-         "mparts_free",
-         Role::Poller,
-         {Role::Epilogue}});
+    const bool isOwn = consumersAttend(kernel);
+    add({names::kMparts.str(), 32, 4 * words, f32, 16 * words,
+         isOwn ? 1 : std::min<int64_t>(2, merges), 1, slotted(16 * words), Phase::Attention,
+         isOwn ? "" : "mparts_full", isOwn ? "" : "mparts_free",
+         isOwn ? Role::Consumer : Role::Poller,
+         isOwn ? nobody : std::vector<Role>{Role::Epilogue}});
   }
 
   void addTopK(StageOp stage) {

@@ -66,6 +66,10 @@ std::string keptName(StageOp stage);
 /// Whether the poller routes, and not the consumers: it then is who polls the logits.
 bool pollerRoutes(KernelOp kernel);
 
+/// Whether attention and merge are the consumers' alone (a single row): their warps poll what they
+/// need, and nobody hands it on.
+bool consumersAttend(KernelOp kernel);
+
 /// Whether activation rows and logits reach the consumers through the poller, as earlier launches
 /// wrote them; else the consumers poll them themselves.
 bool rowsComeByLaunch(KernelOp kernel);

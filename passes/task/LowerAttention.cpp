@@ -53,7 +53,8 @@ void KernelLowering::declareAttention(StageOp stage) {
     base += (", " + buffer("k_scale") + ", " + buffer("v_scale")).str();
   base += ">";
   set(stage, "base", base);
-  setSymbol(stage, "QkvIn", names::kQkvIn);
+  if (kernel.lookup<BufferOp>(ref(names::kQkvIn)))
+    setSymbol(stage, "QkvIn", names::kQkvIn);
   setSymbol(stage, "Query", names::kQuery);
   setSymbol(stage, "Tail", names::kTail);
   setSymbol(stage, "Apart", names::kApart);
@@ -104,19 +105,21 @@ LogicalResult KernelLowering::lowerAttention(StageOp stage) {
     });
   });
 
-  Steps poller(stage, Role::Poller);
   std::string words = (qkv + "_words").str();
   std::string edge = projections.getSet() == Set::Previous ? "Previous<" + words + ">" : words;
-  tiles(poller, [&] {
-    poller.acquire("qkv_free", "const int slot");
-    poller.poll("poll_qkv_tile<" + name + ", " + edge + ">", {"tile", "slot"}, words, projections,
-                whole(names::kQkvIn));
-    poller.signal("qkv_full");
-  });
+  const bool isAlone = consumersAttend(kernel); // nobody hands words on to the consumers
+  if (!isAlone) {
+    Steps poller(stage, Role::Poller);
+    tiles(poller, [&] {
+      poller.acquire("qkv_free", "const int slot");
+      poller.poll("poll_qkv_tile<" + name + ", " + edge + ">", {"tile", "slot"}, words, projections,
+                  whole(names::kQkvIn));
+      poller.signal("qkv_full");
+    });
+  }
 
   Steps consumer(stage, Role::Consumer);
-  AccessAttr in = whole(names::kQkvIn), query = whole(names::kQuery), tail = whole(names::kTail),
-             apart = whole(names::kApart);
+  AccessAttr query = whole(names::kQuery), tail = whole(names::kTail), apart = whole(names::kApart);
   StringRef out = partials.getBuffer().getValue();
   AccessAttr newUnit = rectangle(pool, {d(1), c(0), c(0)}, 1, {unitBytes}, "kv_new");
   consumer.local("constants", "const auto", "attention_constants<" + name + ">(cta)");
@@ -124,10 +127,18 @@ LogicalResult KernelLowering::lowerAttention(StageOp stage) {
   tiles(consumer, [&] {
     consumer.computeMet("attention_prepare<" + name + ">", {"tile", "constants", "state"},
                         {newUnit}, {tail});
-    consumer.wait("qkv_full", "const int words");
-    consumer.compute("attention_begin<" + name + ">", {"tile", "words", "constants", "state"},
-                     {in, tail}, {query, tail});
-    consumer.release("qkv_free");
+    const std::string begin = "attention_begin<" + name + ">";
+    if (isAlone) {
+      consumer.local("words", "HeadWords<" + name + ">");
+      consumer.poll("poll_heads<" + name + ", " + edge + ">", {"tile", "words"}, words, projections,
+                    {});
+      consumer.compute(begin, {"tile", "words", "constants", "state"}, {tail}, {query, tail});
+    } else {
+      consumer.wait("qkv_full", "const int words");
+      consumer.compute(begin, {"tile", "words", "constants", "state"}, {whole(names::kQkvIn), tail},
+                       {query, tail});
+      consumer.release("qkv_free");
+    }
     consumer.loop("piece", "full_pieces", [&] {
       consumer.wait(names::kFull, "const int slot");
       consumer.compute("attention_piece<" + name + ", " + names::kRing + ">",
@@ -161,7 +172,7 @@ LogicalResult KernelLowering::lowerAttention(StageOp stage) {
     Steps epilogue(stage, Role::Epilogue);
     requireLaunchWait(stage, Role::Epilogue, epilogue);
   }
-  if (isAliased())
+  if (isAliased() && !isAlone)
     consumer.signal(names::kAttentionDone);
   return success();
 }
@@ -203,24 +214,73 @@ LogicalResult KernelLowering::lowerMerge(StageOp stage) {
   int64_t heads = *configInt(stage, "q_heads"), dim = *configInt(stage, "head_dim");
   int64_t width = dim / parts;
   int64_t total = kernel.getRows() * heads * parts, sms = kernel.getSms();
-  SmallVector<AffineExpr> trips = {(c(total + sms - 1) - d(0)).floorDiv(sms)};
+  // Of one row behind the SMs with attention tiles (attention_shape.cuh).
+  const int64_t first =
+      kernel.getRows() > 1 || isAlone ? 0 : kMaxSplits * *configInt(attention, "kv_heads") % sms;
+  AffineExpr place = first == 0 ? d(0) : (d(0) + (sms - first)) % sms;
+  SmallVector<AffineExpr> trips = {(c(total + sms - 1) - place).floorDiv(sms)};
   if (total % sms == 0)
     trips = {c(total / sms)};
+  AffineExpr tile = d(1) * sms + place;
+  AffineExpr row = tile.floorDiv(heads * parts), column = (tile % (heads * parts)) * width;
+  AccessAttr pieces = rectangle(partials, {d(1), c(0), c(0)}, kMaxSplits,
+                                {c(exchange(partials).cols())}, kTileTable),
+             written = rectangle(out, {row, column}, 1, {c(width)});
+  const std::string pollPieces = "poll_partials<" + config + ", " + partials.str() + "_words>";
+  const bool isGated = stage.getReads().size() > 1;
+  if (isGated && configString(stage, "norm") == "head")
+    set(stage, "kEps", floatText(*configFloat(stage, "eps")));
+  auto fetchGate = [&](Steps &steps) { // an earlier launch's words: here while the pieces come
+    if (!isGated)
+      return;
+    auto gate = cast<AccessAttr>(stage.getReads()[1]);
+    StringRef source = gate.getBuffer().getValue();
+    int64_t at = exchange(source).cols() - heads * dim;
+    steps.local("gate", "HeadGate<" + config + ">");
+    steps.poll("fetch_gate<" + config + ", " + wordsEdge(gate) + ">", {"piece", "gate"},
+               (source + "_words").str(),
+               rectangle(source, {row, column + at}, 1, {c(width)}, {}, gate.getSet()), {});
+  };
+  auto mergePieces = [&](Steps &steps, SmallVector<StringRef> args) {
+    const std::string edge = out.str() + "_words>";
+    if (isGated)
+      args.push_back("gate");
+    steps.compute(isGated ? "merge_gated<" + config + ", " + stage.getSymName().str() + ", " + edge
+                          : "merge_splits<" + config + ", " + edge,
+                  args, {whole(names::kMparts)}, {written});
+  };
+
+  if (consumersAttend(kernel)) {
+    Steps consumer(stage, Role::Consumer);
+    requireLaunchWait(stage, Role::Consumer, consumer);
+    consumer.loop(
+        "piece", trips,
+        [&] {
+          fetchGate(consumer);
+          consumer.refill(names::kMparts);
+          consumer.poll(pollPieces, {"piece"}, (partials + "_words").str(), pieces,
+                        whole(names::kMparts));
+          mergePieces(consumer, {"piece"});
+        },
+        list);
+    if (isAliased()) { // before the first rows overwrite them; here, because merge is on every SM
+      consumer.signal(names::kAttentionDone);
+      Steps(stage, Role::Poller).wait(names::kAttentionDone);
+    }
+    return success();
+  }
 
   Steps poller(stage, Role::Poller);
   poller.loop(
       "piece", trips,
       [&] {
         poller.acquire("mparts_free", "const int slot");
-        poller.poll("poll_partials<" + config + ", " + partials + "_words>", {"piece", "slot"},
-                    (partials + "_words").str(),
-                    rectangle(partials, {d(1), c(0), c(0)}, kMaxSplits,
-                              {c(exchange(partials).cols())}, kTileTable),
+        poller.poll(pollPieces, {"piece", "slot"}, (partials + "_words").str(), pieces,
                     whole(names::kMparts));
         poller.signal("mparts_full");
       },
       list);
-  if (isAliased()) { // before the first rows overwrite them; here, because merge is on every SM
+  if (isAliased()) { // as above
     poller.wait(names::kAttentionDone);
     poller.wait(names::kMergeDone);
     Steps(stage, Role::Consumer).wait(names::kMergeDone);
@@ -228,33 +288,12 @@ LogicalResult KernelLowering::lowerMerge(StageOp stage) {
 
   Steps epilogue(stage, Role::Epilogue);
   requireLaunchWait(stage, Role::Epilogue, epilogue);
-  AffineExpr tile = d(1) * sms + d(0);
-  AffineExpr row = tile.floorDiv(heads * parts), column = (tile % (heads * parts)) * width;
-  const bool isGated = stage.getReads().size() > 1;
-  if (isGated && configString(stage, "norm") == "head")
-    set(stage, "kEps", floatText(*configFloat(stage, "eps")));
   epilogue.loop(
       "piece", trips,
       [&] {
-        AccessAttr written = rectangle(out, {row, column}, 1, {c(width)});
-        if (isGated) { // an earlier launch's words: here while the pieces come
-          auto gate = cast<AccessAttr>(stage.getReads()[1]);
-          StringRef source = gate.getBuffer().getValue();
-          int64_t first = exchange(source).cols() - heads * dim;
-          epilogue.local("gate", "HeadGate<" + config + ">");
-          epilogue.poll("fetch_gate<" + config + ", " + wordsEdge(gate) + ">", {"piece", "gate"},
-                        (source + "_words").str(),
-                        rectangle(source, {row, column + first}, 1, {c(width)}, {}, gate.getSet()),
-                        {});
-        }
+        fetchGate(epilogue);
         epilogue.wait("mparts_full", "const int slot");
-        if (isGated)
-          epilogue.compute("merge_gated<" + config + ", " + stage.getSymName() + ", " + out +
-                               "_words>",
-                           {"piece", "slot", "gate"}, {whole(names::kMparts)}, {written});
-        else
-          epilogue.compute("merge_splits<" + config + ", " + out + "_words>", {"piece", "slot"},
-                           {whole(names::kMparts)}, {written});
+        mergePieces(epilogue, {"piece", "slot"});
         epilogue.release("mparts_free");
       },
       list);

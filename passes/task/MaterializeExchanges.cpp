@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/Passes.h"
 #include "passes/task/Declare.h"
+#include "passes/task/Handoffs.h"
 #include "passes/task/Stages.h"
 #include "passes/why/Why.h"
 
@@ -233,15 +234,35 @@ struct MaterializeExchanges : megalith::impl::MaterializeExchangesBase<Materiali
            });
   }
 
+  /// Whether attention and merge are the consumers' alone: of a single row whose query heads have a
+  /// warp each, whose words go to registers.
+  bool attendsAlone() {
+    KernelOp kernel = getOperation();
+    auto isA = [](StageKind kind) {
+      return [=](StageOp stage) { return stage.getKind() == kind; };
+    };
+    auto stages = kernel.getOps<StageOp>();
+    return kernel.getRows() == 1 && llvm::any_of(stages, isA(StageKind::Merge)) &&
+           llvm::any_of(stages, [&](StageOp stage) {
+             return isA(StageKind::Attention)(stage) && vectorsOf(stage) <= warpsOf(Role::Consumer);
+           });
+  }
+
   /// Roles that poll the value. What consumers read once, they poll themselves, each warp its own
   /// share; what comes in tiles or expert by expert goes ahead of them through the poller, which
   /// may route, too; a residual's slice is the epilogue's own.
   ArrayAttr pollersOf(BufferOp value, std::string &because) {
     bool isRead = false, isPolled = false, isFetched = false;
-    SmallVector<StringRef> whole, tiled, added;
+    SmallVector<StringRef> whole, tiled, added, attended;
     for (auto stage : getOperation().getOps<StageOp>())
       for (auto access : stage.getReads().getAsRange<AccessAttr>())
         if (access.getBuffer().getValue() == value.getSymName()) {
+          if (!value.getByLaunch() && attendsAlone() &&
+              llvm::is_contained({StageKind::Attention, StageKind::Merge}, stage.getKind())) {
+            isRead = true;
+            attended.push_back(stage.getSymName());
+            continue;
+          }
           // The epilogue's own: a residual's slice, an output gate, sums of squares, parts of sums.
           bool isResidual = residualOf(stage) == access || stage.getKind() == StageKind::Combine ||
                             (addsParts(stage) && inputOf(stage) != access) ||
@@ -262,6 +283,7 @@ struct MaterializeExchanges : megalith::impl::MaterializeExchangesBase<Materiali
                    llvm::formatv("@{0} {1}: {2}", llvm::join(stages, ", @"), reads, so).str();
     };
     tell(whole, "read whole rows, once", "each consumer warp polls the part that it multiplies");
+    tell(attended, "take single words of one row", "each consumer warp polls what it needs");
     tell(tiled, value.getByLaunch() ? "read what an earlier launch left" : "read piece by piece",
          "the poller goes ahead of the consumers");
     tell(added, "add their own slice", "the epilogue polls it");
@@ -285,11 +307,12 @@ struct MaterializeExchanges : megalith::impl::MaterializeExchangesBase<Materiali
   }
 
   /// Consumers publish what an attention tile found and the stream that a branch joined, since they
-  /// add them up; all else is the epilogue's.
+  /// add them up, and what they merge of one row; all else is the epilogue's.
   Role publisherOf(BufferOp value) {
     for (auto stage : getOperation().getOps<StageOp>())
       for (auto access : stage.getWrites().getAsRange<AccessAttr>())
-        if (llvm::is_contained({StageKind::Attention, StageKind::Rows}, stage.getKind()) &&
+        if ((llvm::is_contained({StageKind::Attention, StageKind::Rows}, stage.getKind()) ||
+             (stage.getKind() == StageKind::Merge && !value.getByLaunch() && attendsAlone())) &&
             access.getBuffer().getValue() == value.getSymName())
           return Role::Consumer;
     return Role::Epilogue;

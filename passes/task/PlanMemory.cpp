@@ -304,8 +304,9 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
 
   /// Bytes of the barriers when the ring has `ringSlots`.
   int64_t barrierBytes(const Layout &layout, int64_t ringSlots) {
-    int64_t barriers =
-        2 * ringSlots + (layout.isAliased() ? 2 : 0) + (layout.sharing == Sharing::PhasesAndRows);
+    int64_t barriers = 2 * ringSlots +
+                       (layout.isAliased() ? 2 - consumersAttend(getOperation()) : 0) +
+                       (layout.sharing == Sharing::PhasesAndRows);
     if (getOperation().isLooping()) // edges of the loop (task-select-protocol), dense_done
       barriers += layout.isAliased() ? 5 : 4;
     for (const Handoff &buffer : layout.buffers)
@@ -345,7 +346,8 @@ struct PlanMemory : megalith::impl::PlanMemoryBase<PlanMemory> {
       };
       StringRef before = "the last use of one comes before the first of the other";
       order(names::kAttentionDone, Role::Consumer, {Role::Poller}, before);
-      order(names::kMergeDone, Role::Epilogue, {Role::Poller, Role::Consumer}, before);
+      if (!consumersAttend(kernel))
+        order(names::kMergeDone, Role::Epilogue, {Role::Poller, Role::Consumer}, before);
       if (kernel.isLooping()) // and back again
         order(names::kDenseDone, Role::Consumer, {Role::Poller},
               "the dense phase's last use comes before the next launch's attention");

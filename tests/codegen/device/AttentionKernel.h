@@ -2,7 +2,7 @@
 // over a KV pool and the raw projections of the launch before.
 #pragma once
 
-#include "codegen/device/attention.cuh"
+#include "codegen/device/attention_row.cuh"
 #include "codegen/device/merge.cuh"
 
 namespace megalith::test {
@@ -10,9 +10,10 @@ namespace megalith::test {
 /// Buffer slots of the test kernels.
 enum Slot { kPool, kInvFreq, kQGain, kKGain, kQkv, kPartials, kAttn, kKScale, kVScale };
 
-/// One variant of the test kernel.
+/// One variant of the test kernel. IsAlone: attention and merge are the consumers' alone.
 template <int Sms, int Rows, int QHeads, int KvHeads, int HeadDim, int RopeDim, QkNorm Norm,
-          int MergeParts, KvFormat Format = KvFormat::bf16, bool Scaled = false>
+          int MergeParts, KvFormat Format = KvFormat::bf16, bool Scaled = false,
+          bool IsAlone = Rows == 1>
 struct AttentionKernel {
   struct Config {
     static constexpr int kSms = Sms, kRows = Rows, kEdges = 9;
@@ -78,7 +79,7 @@ struct AttentionKernel {
           copy_units<attention, ring, w_full>(cta, tile, i);
         }
     } else if (cta.role == Role::poller) {
-      while (tiles.next(tile)) {
+      while (!IsAlone && tiles.next(tile)) {
         const int slot = acquire<qkv_free>(cta);
         poll_qkv_tile<attention, Previous<qkv_words>>(cta, tile, slot);
         signal<qkv_here>(cta);
@@ -87,7 +88,7 @@ struct AttentionKernel {
       rearm<qkv>(cta);
       rearm<attn>(cta);
       launch_dependents();
-      while (merges.next(part)) {
+      while (!IsAlone && merges.next(part)) {
         const int slot = acquire<mparts_free>(cta);
         poll_partials<attention, partials_words>(cta, part, slot);
         signal<mparts_full>(cta);
@@ -97,9 +98,15 @@ struct AttentionKernel {
       AttentionState<attention> state;
       while (tiles.next(tile)) {
         attention_prepare<attention>(cta, tile, constants, state);
-        const int rows = wait<qkv_here>(cta);
-        attention_begin<attention>(cta, tile, rows, constants, state);
-        release<qkv_free>(cta);
+        if constexpr (IsAlone) {
+          HeadWords<attention> words;
+          poll_heads<attention, Previous<qkv_words>>(cta, tile, words);
+          attention_begin<attention>(cta, tile, words, constants, state);
+        } else {
+          const int rows = wait<qkv_here>(cta);
+          attention_begin<attention>(cta, tile, rows, constants, state);
+          release<qkv_free>(cta);
+        }
         for (int i = 0; i < full_pieces<attention>(tile); ++i) {
           const int slot = wait<w_full>(cta);
           attention_piece<attention, ring>(cta, tile, slot, i, state);
@@ -113,9 +120,17 @@ struct AttentionKernel {
         }
         attention_append<attention>(cta, tile);
       }
+      if constexpr (IsAlone) {
+        launch_wait();
+        while (merges.next(part)) {
+          consumer_sync();
+          poll_partials<attention, partials_words>(cta, part);
+          merge_splits<attention, attn_words>(cta, part);
+        }
+      }
     } else {
       launch_wait();
-      while (merges.next(part)) {
+      while (!IsAlone && merges.next(part)) {
         const int slot = wait<mparts_full>(cta);
         merge_splits<attention, attn_words>(cta, part, slot);
         release<mparts_free>(cta);
@@ -137,7 +152,8 @@ using Rounds = AttentionKernel<3, 8, 24, 2, 64, 64, QkNorm::none, 1>;
 /// Pages of e4m3: four units a piece, two, and all that the others have; with scales and without.
 using Codes8 =
     AttentionKernel<5, 8, 16, 2, 128, 128, QkNorm::weighted, 4, KvFormat::e4m3, /*Scaled=*/true>;
-using CodesOneRow = AttentionKernel<6, 1, 8, 1, 64, 0, QkNorm::none, 1, KvFormat::e4m3>;
+using CodesOneRow =
+    AttentionKernel<6, 1, 8, 1, 64, 0, QkNorm::none, 1, KvFormat::e4m3, false, /*IsAlone=*/false>;
 using CodesFew = AttentionKernel<4, 4, 8, 1, 64, 0, QkNorm::none, 1, KvFormat::e4m3>;
 using CodesWide =
     AttentionKernel<2, 2, 4, 1, 256, 64, QkNorm::weighted, 2, KvFormat::e4m3, /*Scaled=*/true>;

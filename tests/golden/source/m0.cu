@@ -1,5 +1,6 @@
 // Kernel m0 (toy) for sm_90a, 4 SMs, at most 1 row.
 // Emitted by Megalith from role regions; change what it was compiled from, not this.
+#include "codegen/device/attention_row.cuh"
 #include "codegen/device/cta.cuh"
 #include "codegen/device/edges.cuh"
 #include "codegen/device/epilogue.cuh"

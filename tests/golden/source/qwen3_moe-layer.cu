@@ -5,6 +5,7 @@
 //             moe-cut-launches,moe-convert-to-task,task-choose-tiles,task-assign-sms,task-materialize-exchanges,task-elide-exchanges,task-plan-streams,task-select-protocol,task-plan-memory,task-lower-to-roles
 // Regenerate  megalith compile qwen3-moe-small.test.json --target sm_90a --rows 2 --sms 4 -o out
 #include "codegen/device/attention.cuh"
+#include "codegen/device/attention_row.cuh"
 #include "codegen/device/attention_shape.cuh"
 #include "codegen/device/chunks.cuh"
 #include "codegen/device/cta.cuh"

@@ -6,6 +6,7 @@
 // Regenerate  megalith compile qwen3-moe-small.test.json --target sm_90a --rows 2 --sms 4 --scope
 //             step -o out
 #include "codegen/device/attention.cuh"
+#include "codegen/device/attention_row.cuh"
 #include "codegen/device/attention_shape.cuh"
 #include "codegen/device/chunks.cuh"
 #include "codegen/device/cta.cuh"
