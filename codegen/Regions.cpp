@@ -280,7 +280,7 @@ private:
     auto loop = dyn_cast<ForOp>(op);
     if (!loop)
       return false;
-    if (loop->hasAttr("unrolled")) // its own braces
+    if (loop->hasAttr("unrolled") || loop->hasAttr("dealt")) // their own braces
       return true;
     AffineMapAttr trips = loop.getTrips().getMap();
     bool isSingle = trips && llvm::is_contained(trips.getValue().getResults(),
@@ -308,9 +308,48 @@ private:
     return result;
   }
 
+  /// The trips of the inner of two loops over dealt units: of `units` a step's expert has, SM d(0)
+  /// has those numbers of all units that leave d(0) when divided by the number of SMs.
+  AffineExpr dealtTrips(int64_t units) {
+    MLIRContext *context = kernel.getContext();
+    const int64_t sms = kernel.getSms();
+    AffineExpr behind = (getAffineDimExpr(0, context) * (sms - 1) +
+                         getAffineDimExpr(1, context) * (units % sms) + (sms - 1)) %
+                        sms;
+    return (behind + units).floorDiv(sms);
+  }
+
+  // Loops over experts and the units that this SM has of each, as one: most experts have none.
+  LogicalResult dealtLoop(ForOp op, int64_t units) {
+    Block &body = op.getBody().front();
+    auto inner = dyn_cast<ForOp>(body.front());
+    SymbolOp active = symbolOf(op);
+    if (units < 1 || !active || !inner || !llvm::hasSingleElement(body) || dims.size() != 1)
+      return op.emitOpError() << "expected to be the outer of two loops, over a symbol's experts "
+                                 "and over at least one dealt unit of each";
+    AffineMapAttr trips = inner.getTrips().getMap();
+    if (!trips || trips.getValue().getNumResults() != 1 ||
+        trips.getValue().getResult(0) != dealtTrips(units))
+      return inner.emitOpError() << "expected an SM's share of " << units
+                                 << " units dealt out among " << kernel.getSms() << " SMs";
+    const std::string unit = inner.getIndex().str();
+    out.line("MEGALITH_UNROLL(1)");
+    out.open("for (DealtUnit<" + currentStage.getSymName() + ", " + Twine(units) + ", Cta> " +
+             unit + "(cta, " + active.getExpr() + "); " + unit + ".is_there(); " + unit +
+             ".next()) {");
+    dims.push_back(unit + ".entry()");
+    dims.push_back(unit + ".number()");
+    LogicalResult result = steps(inner.getBody().front());
+    dims.pop_back_n(2);
+    out.close("}");
+    return result;
+  }
+
   LogicalResult loop(ForOp op) {
     if (op->hasAttr("unrolled"))
       return unrolledLoop(op);
+    if (auto units = op->getAttrOfType<IntegerAttr>("dealt"))
+      return dealtLoop(op, units.getInt());
     const std::string index = op.getIndex().str();
     std::string head;
     if (auto range = op.getIterate()) {

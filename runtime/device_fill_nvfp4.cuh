@@ -84,7 +84,13 @@ MEGALITH_FILL_FN FillPiece fill_nvfp4_piece(const FillSegment &f, uint32_t piece
       for (uint32_t odd = 0; odd < 2; ++odd) {
         const uint32_t at = column % 16 + place / 2 * 2 + odd;
         const uint32_t code = static_cast<uint32_t>(rows[place % 2].codes >> 4 * at) & 15u;
-        out.word[w] |= nvfp4Placed(code, place) << 16 * odd;
+        if (f.group % 2 != 0) {
+          out.word[w] |= nvfp4Placed(code, place, odd);
+          continue;
+        }
+        const uint64_t placed = nvfp4PlacedInPair(code, place, odd, w % 2);
+        out.word[w / 2 * 2] |= static_cast<uint32_t>(placed);
+        out.word[w / 2 * 2 + 1] |= static_cast<uint32_t>(placed >> 32);
       }
   }
   return out;

@@ -15,27 +15,57 @@ namespace megalith::runtime {
 
 namespace {
 
-/// The 32 bits of a lane and step that a stored byte (columns c, c + 1) contributes to; the
-/// places of both codes are the same.
-using PlacedBytes = std::array<uint32_t, 256>;
+/// The bits of a lane that a stored byte (columns c, c + 1) contributes to: of one step, or of two
+/// neighbours; the places of both codes are the same.
+using PlacedBytes = std::array<uint64_t, 256>;
 
-PlacedBytes placedBytes(uint32_t place) {
+template <class Placed> PlacedBytes placedBytes(Placed placed) {
   PlacedBytes table;
   for (uint32_t byte = 0; byte < 256; ++byte)
-    table[byte] = nvfp4Placed(byte & 15, place) | nvfp4Placed(byte >> 4, place) << 16;
+    table[byte] = placed(byte & 15, 0u) | placed(byte >> 4, 1u);
   return table;
 }
 
-const std::array<PlacedBytes, 4> &placedTables() {
-  static const std::array<PlacedBytes, 4> tables = {placedBytes(0), placedBytes(1), placedBytes(2),
-                                                    placedBytes(3)};
+/// By place.
+using PlacedTables = std::array<PlacedBytes, 4>;
+
+template <class Placed> PlacedTables placedTables(Placed placed) {
+  PlacedTables tables;
+  for (uint32_t place = 0; place < 4; ++place)
+    tables[place] =
+        placedBytes([&](uint32_t code, uint32_t odd) { return placed(code, place, odd); });
   return tables;
+}
+
+/// Of step `step` of two, or of a step that has no neighbour in its group.
+const PlacedTables &tablesOf(bool isInPair, int64_t step) {
+  static const PlacedTables alone = placedTables([](uint32_t code, uint32_t place, uint32_t odd) {
+    return uint64_t{nvfp4Placed(code, place, odd)};
+  });
+  static const auto inPair = [](uint32_t step) {
+    return placedTables([=](uint32_t code, uint32_t place, uint32_t odd) {
+      return nvfp4PlacedInPair(code, place, odd, step);
+    });
+  };
+  static const std::array<PlacedTables, 2> pairs = {inPair(0), inPair(1)};
+  return isInPair ? pairs[size_t(step)] : alone;
+}
+
+/// Where the codes of a lane and step lie: `bytes` bytes, those of two neighbouring steps together.
+struct CodeWord {
+  int64_t offset, step;
+  size_t bytes;
+};
+CodeWord codeWord(const Nvfp4Layout &layout, int64_t row, int64_t column) {
+  const int64_t offset = layout.codeOffset(row, column);
+  if (!layout.hasPairs())
+    return {offset, 0, 4};
+  return {offset / 8 * 8, offset / 4 % 2, 8};
 }
 
 /// Adds the codes and scales of one row to a matrix whose tile is all zeros but for other rows.
 void placeRow(const Nvfp4Layout &layout, int64_t row, std::span<const uint8_t> codes,
               std::span<const uint8_t> scales, unsigned char *matrix) {
-  const PlacedBytes &low = placedTables()[row % 2], &high = placedTables()[row % 2 + 2];
   for (int64_t b = 0; b < int64_t(scales.size()); ++b) {
     if (scales[b] == 0)
       continue; // zeros, whatever the codes
@@ -43,11 +73,13 @@ void placeRow(const Nvfp4Layout &layout, int64_t row, std::span<const uint8_t> c
     matrix[layout.scaleOffset(row, column)] = uint8_t(nvfp4PackedScale(scales[b]));
     for (int64_t quad = 0; quad < 4; ++quad) {
       const uint8_t *bytes = codes.data() + 8 * b + 2 * quad;
-      unsigned char *at = matrix + layout.codeOffset(row, column + 4 * quad);
-      uint32_t word;
-      std::memcpy(&word, at, 4);
-      word |= low[bytes[0]] | high[bytes[1]];
-      std::memcpy(at, &word, 4);
+      const CodeWord place = codeWord(layout, row, column + 4 * quad);
+      const PlacedTables &tables = tablesOf(layout.hasPairs(), place.step);
+      unsigned char *at = matrix + place.offset;
+      uint64_t word = 0;
+      std::memcpy(&word, at, place.bytes);
+      word |= tables[row % 2][bytes[0]] | tables[row % 2 + 2][bytes[1]];
+      std::memcpy(at, &word, place.bytes);
     }
   }
 }
@@ -58,10 +90,21 @@ std::array<float, 5> factorWords(const Nvfp4Factors &factors) {
           factors.inputScale * factors.global[1] * kNvfp4FactorScale, factors.inputScale};
 }
 
-/// The inverse of nvfp4Placed.
-uint32_t codeAt(uint32_t half, int64_t place) {
-  constexpr int kSign[4] = {15, 9, 11, 10}, kRest[4] = {6, 0, 3, 12};
-  return (half >> kSign[place] & 1u) << 3 | (half >> kRest[place] & 7u);
+/// The code of (row, column) of a matrix.
+uint32_t codeAt(const Nvfp4Layout &layout, int64_t row, int64_t column,
+                const unsigned char *matrix) {
+  const CodeWord place = codeWord(layout, row, column);
+  uint64_t word = 0;
+  std::memcpy(&word, matrix + place.offset, place.bytes);
+  const uint32_t in = uint32_t(Nvfp4Layout::codePlace(row, column)), odd = uint32_t(column % 2);
+  uint32_t code = 0;
+  for (uint32_t bit = 1; bit < 16; bit *= 2) {
+    const uint64_t placed = layout.hasPairs()
+                                ? nvfp4PlacedInPair(bit, in, odd, uint32_t(place.step))
+                                : nvfp4Placed(bit, in, odd);
+    code |= word & placed ? bit : 0;
+  }
+  return code;
 }
 
 float codeValue(uint32_t code) {
@@ -92,8 +135,7 @@ int64_t Nvfp4Layout::codeOffset(int64_t row, int64_t column) const {
   const int64_t inBlock = inChunk % (16 * kb), p = inBlock % (16 * group);
   const int64_t lane = row / 2 % 8 * 4 + p / (4 * group);
   return pieceOffset(inChunk / (16 * kb), row / 16) + chunk * chunkBytes() +
-         inBlock / (16 * group) * (128 * group) + lane * (4 * group) + p % (4 * group) / 4 * 4 +
-         column % 2 * 2;
+         inBlock / (16 * group) * (128 * group) + lane * (4 * group) + p % (4 * group) / 4 * 4;
 }
 
 int64_t Nvfp4Layout::scaleOffset(int64_t row, int64_t column) const {
@@ -142,8 +184,7 @@ void packNvfp4Factors(const Nvfp4Layout &layout, const Nvfp4Factors &factors,
 void unpackNvfp4Row(const Nvfp4Layout &layout, const unsigned char *matrix, int64_t row,
                     std::span<float> out) {
   for (int64_t column = 0; column < layout.k; ++column) {
-    const unsigned char *at = matrix + layout.codeOffset(row, column);
-    const uint32_t code = codeAt(uint32_t(at[0] | at[1] << 8), Nvfp4Layout::codePlace(row, column));
+    const uint32_t code = codeAt(layout, row, column, matrix);
     const uint32_t scale = matrix[layout.scaleOffset(row, column)];
     out[column] = codeValue(code) * std::ldexp(8.0f + float(scale & 7), int(scale >> 3) - 12);
   }

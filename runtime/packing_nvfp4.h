@@ -45,10 +45,13 @@ struct Nvfp4Layout {
     return (block * tiles + tile) * pieceBytes();
   }
 
-  /// Where the four codes of (rows r and r + 1 of its strip, columns c and c + 2) lie, 16 bits;
-  /// those of c + 1 and c + 3 are in the next two bytes. c % 4 is 0 or 1.
+  /// Whether codes are placed in two steps of a group together (nvfp4PlacedInPair), or one by one
+  /// (nvfp4Placed): groups of one step have no neighbours.
+  bool hasPairs() const { return group % 2 == 0; }
+  /// Where the 4 bytes of the lane and k16 step of (row, column) lie. The neighbouring step's of a
+  /// group are the other 4 of 8, aligned.
   int64_t codeOffset(int64_t row, int64_t column) const;
-  /// Which of the four the code of (row, column) is: nvfp4Placed's `place`.
+  /// Which of a step's four words of A the code of (row, column) is in: nvfp4Placed's `place`.
   static int64_t codePlace(int64_t row, int64_t column) { return row % 2 + column % 4 / 2 * 2; }
   /// Where the scale of (row, column) lies, one byte.
   int64_t scaleOffset(int64_t row, int64_t column) const;

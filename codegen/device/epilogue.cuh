@@ -126,6 +126,14 @@ MEGALITH_DEVICE void epilogue_glu(const Cta &cta, int tile, const Fragment &sum,
                 "a word's two strips belong to one SM");
   const int g = cta.lane / 4, column = 2 * (cta.lane % 4);
   const float low0 = detail::silu(round16(sum.v[0])) * round16(sum.v[2]);
+  if constexpr (Cta::Config::kRows == 1) { // an expert has one pair: column 0
+    const float high0 = platform::shfl_xor(low0, 4);
+    platform::mark<platform::verb::Publish, E>();
+    publish_strided<E, 8>(cta, platform::ld_shared<int32_t>(pairs), tile_first<L>(cta, tile) / 2,
+                          tile_strips<L>(cta, tile) / 2, pair_word(low0, high0));
+    platform::mark_end();
+    return;
+  }
   const float low1 = detail::silu(round16(sum.v[1])) * round16(sum.v[3]);
   const float high0 = platform::shfl_xor(low0, 4), high1 = platform::shfl_xor(low1, 4);
   platform::mark<platform::verb::Publish, E>();

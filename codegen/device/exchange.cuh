@@ -169,6 +169,32 @@ MEGALITH_DEVICE void publish(const Cta &cta, int row, int word, uint32_t value) 
   }
 }
 
+/// The same of the words that lanes 0, Stride, 2 * Stride, ... hold: lane i * Stride has word
+/// `word`
+/// + i, if i < words. Whole warp: the lanes behind such a lane take a share of its stores to the
+/// ranks, of which it would else make all, one after another.
+template <class E, int Stride, class Cta>
+MEGALITH_DEVICE void publish_strided(const Cta &cta, int row, int word, int words, uint32_t value) {
+  static_assert(E::kAge == 0, "a launch writes its own set");
+  using X = typename E::Exchange;
+  const int mine = cta.lane / Stride, behind = cta.lane % Stride;
+  if constexpr (X::kOfRanks) {
+    value = platform::shfl(value, cta.lane - behind);
+    const uint32_t place =
+        set_index<X>(cta, 0) * X::kSetWords + row * X::kWidth + own_first<X>(cta) + word + mine;
+    MEGALITH_UNROLL_ALL
+    for (int first = 0; first < X::kRanks; first += Stride)
+      if (const int i = first + behind; mine < words && i < X::kRanks)
+        platform::st_relaxed<platform::Scope::sys, uint32_t>(
+            static_cast<uint32_t *>(
+                cta.template replica<X::kPeer>((cta.rank + i) & (X::kRanks - 1))) +
+                place,
+            value);
+  } else if (mine < words && behind == 0) {
+    publish<E>(cta, row, word + mine, value);
+  }
+}
+
 /// After words [first, first + count) of rows have been polled. Test hook: what came from another
 /// rank has RanksArgs::hop_ns more to go, counted from when the last of the words was seen; words
 /// of this rank alone have not.

@@ -89,6 +89,25 @@ template <DealtTiles L, class Cta> MEGALITH_DEVICE int tile_of(const Cta &cta, i
   return (first_unit<L>(cta, e) + m / L::kDeal * Cta::Config::kSms) * L::kDeal + m % L::kDeal;
 }
 
+/// Over the units that this SM has of the experts of a step, in the order of the list: unit u of
+/// the expert in place e is number e * Units + u of all, and every kSms-th of these is this SM's.
+template <DealtTiles L, int Units, class Cta> class DealtUnit {
+  static_assert(Units == L::kUnits, "the role regions have counted other units");
+  static constexpr uint32_t kUnits = L::kUnits, kSms = Cta::Config::kSms;
+  uint32_t at, end;
+
+public:
+  MEGALITH_DEVICE DealtUnit(const Cta &cta, int active) : at(cta.sm), end(active * kUnits) {}
+  MEGALITH_DEVICE bool is_there() const { return at < end; }
+  MEGALITH_DEVICE void next() { at += kSms; }
+  /// Place of its expert in the list.
+  MEGALITH_DEVICE int entry() const { return at / kUnits; }
+  /// Which of the units that this SM has of the expert.
+  MEGALITH_DEVICE int number() const { return at % kUnits / kSms; }
+  /// Its first tile, of the matrix.
+  MEGALITH_DEVICE int first() const { return at % kUnits * L::kDeal; }
+};
+
 /// First strip of a tile.
 template <DealtTiles L, class Cta> MEGALITH_DEVICE int tile_first(const Cta &, int tile) {
   return kTileStrips * tile;
@@ -117,6 +136,17 @@ MEGALITH_DEVICE u32x4 nvfp4_codes(uint32_t w) {
   constexpr uint32_t kBoth = 0x81C081C0u, kSign = 0x80008000u, kRest = 0x01C001C0u;
   return {w & kBoth, w << 6 & kBoth, (w << 3 & kRest) | (w << 4 & kSign),
           (w >> 6 & kRest) | (w << 5 & kSign)};
+}
+
+/// The same of two neighbouring steps' words, of one of them: the fourth codes of both share what
+/// other places leave of the words (nvfp4PlacedInPair).
+MEGALITH_DEVICE u32x4 nvfp4_codes(uint32_t first, uint32_t second, int step) {
+  constexpr uint32_t kBoth = 0x81C081C0u, kLeft = 0x06030603u;
+  const auto rotated = [](uint32_t w, int by) { return w << by | w >> (32 - by); };
+  const uint32_t w = step == 0 ? first : second;
+  const uint32_t left = platform::select_bits(kLeft, first, second << 2);
+  return {w & kBoth, w << 4 & kBoth, rotated(w, 10) & kBoth,
+          (step == 0 ? left << 6 : rotated(left, 12)) & kBoth};
 }
 
 /// Byte `i` of `bytes`, a packed scale, as two equal bf16 numbers times 2^112.
@@ -174,7 +204,12 @@ template <int Steps, int Group> struct Nvfp4Piece {
   MEGALITH_DEVICE u32x4 fragment(int s) const {
     const uint32_t bytes = scales[s / kGroup], at = kAtOnce == 1 ? 0 : s / kGroup % 2 * 2;
     const uint32_t low = nvfp4_scale(bytes, at), high = nvfp4_scale(bytes, at + 1);
-    const u32x4 a = nvfp4_codes(codes[s / kGroup][s % kGroup]);
+    const uint32_t(&words)[kGroup] = codes[s / kGroup];
+    u32x4 a;
+    if constexpr (kGroup % 2 == 0)
+      a = nvfp4_codes(words[s % kGroup / 2 * 2], words[s % kGroup / 2 * 2 + 1], s % 2);
+    else
+      a = nvfp4_codes(words[s % kGroup]);
     return {platform::mul_bf16x2(a.x, low), platform::mul_bf16x2(a.y, high),
             platform::mul_bf16x2(a.z, low), platform::mul_bf16x2(a.w, high)};
   }

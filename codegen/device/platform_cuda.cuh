@@ -377,6 +377,12 @@ MEGALITH_DEVICE uint32_t byte_permute(uint32_t a, uint32_t b, uint32_t selector)
   asm("prmt.b32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(selector));
   return d;
 }
+/// Bits of `a` where `mask` has ones, of `b` elsewhere; one instruction, which ptxas does not find.
+MEGALITH_DEVICE uint32_t select_bits(uint32_t mask, uint32_t a, uint32_t b) {
+  uint32_t d;
+  asm("lop3.b32 %0, %1, %2, %3, 0xCA;" : "=r"(d) : "r"(mask), "r"(a), "r"(b));
+  return d;
+}
 /// Two products of bf16 numbers, each rounded to nearest.
 MEGALITH_DEVICE uint32_t mul_bf16x2(uint32_t a, uint32_t b) {
   uint32_t d;

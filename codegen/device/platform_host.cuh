@@ -208,6 +208,9 @@ MEGALITH_DEVICE uint32_t byte_permute(uint32_t a, uint32_t b, uint32_t selector)
     out |= static_cast<uint32_t>(bytes >> 8 * (selector >> 4 * i & 7) & 0xFF) << 8 * i;
   return out;
 }
+MEGALITH_DEVICE uint32_t select_bits(uint32_t mask, uint32_t a, uint32_t b) {
+  return (mask & a) | (~mask & b);
+}
 MEGALITH_DEVICE uint32_t mul_bf16x2(uint32_t a, uint32_t b); // below r16x2, which it uses
 
 MEGALITH_DEVICE void named_barrier(int id, int threads) {

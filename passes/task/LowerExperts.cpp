@@ -9,25 +9,21 @@ namespace megalith::task {
 
 // The loop over active experts, in every role the same: `expert` is its id and pairs. Where tiles
 // are dealt out, over those that this SM has units of, with a turn for each: an SM rarely has two
-// of one expert.
+// of one expert. The source goes from unit to unit then, past the experts without any.
 void KernelLowering::forExperts(StageOp stage, Steps &steps, function_ref<void()> body) {
-  auto visit = [&] {
-    steps.compute("active_expert<" + topK().getSymName() + ">", {"entry"}, {whole(names::kRouting)},
+  auto visit = [&](StringRef entry) {
+    steps.compute("active_expert<" + topK().getSymName() + ">", {entry}, {whole(names::kRouting)},
                   {}, "const ActiveExpert expert");
     body();
   };
-  steps.loop("entry", "active", [&] {
-    if (!dealsTiles(stage)) {
-      visit();
-      return;
-    }
-    steps.loop("unit", {dealtUnits(stage)}, [&] {
-      steps.local("first", "const int",
-                  ("tile_of<" + stage.getSymName() + ">(cta, entry, unit * " +
-                   Twine(sliceOf(stage).unit / sliceOf(stage).tile) + ")")
-                      .str());
-      visit();
-    });
+  if (!dealsTiles(stage)) {
+    steps.loop("entry", "active", [&] { visit("entry"); });
+    return;
+  }
+  const Slice slice = sliceOf(stage);
+  steps.dealt("entry", "active", "unit", dealtUnits(stage), slice.strips / slice.unit, [&] {
+    steps.local("first", "const int", "unit.first()");
+    visit("unit.entry()");
   });
 }
 

@@ -33,6 +33,8 @@ std::string inputType(StageOp stage);
 
 /// On a loop: the compiler is to unroll it.
 inline constexpr llvm::StringLiteral kUnrolled = "unrolled";
+/// On a loop over experts: units of each, for the loop over those of them that an SM has.
+inline constexpr llvm::StringLiteral kDealt = "dealt";
 /// Of a consumers' call whose warps meet before it writes anything (docs/kernel-contract.md).
 inline constexpr llvm::StringLiteral kMeets = "meets";
 
@@ -91,6 +93,11 @@ public:
   /// `trips` is constant.
   void unrolled(llvm::StringRef index, llvm::ArrayRef<mlir::AffineExpr> trips,
                 llvm::function_ref<void()> body);
+
+  /// A loop over the `symbol` experts of a step and one over the `trips` of `units` units that this
+  /// SM has of each, which the source walks as one (DealtUnit).
+  void dealt(llvm::StringRef index, llvm::StringRef symbol, llvm::StringRef unit,
+             mlir::AffineExpr trips, int64_t units, llvm::function_ref<void()> body);
 
   /// Number of loops around the next step: its innermost index is d(depth()).
   unsigned depth() const { return loops; }

@@ -128,4 +128,10 @@ void Steps::loop(StringRef index, StringRef symbol, function_ref<void()> body, S
   loop(index, TripsAttr::get(ops.getContext(), {}, ref(symbol)), body, iterate);
 }
 
+void Steps::dealt(StringRef index, StringRef symbol, StringRef unit, AffineExpr trips,
+                  int64_t units, function_ref<void()> body) {
+  loop(index, symbol, [&] { loop(unit, {trips}, body); });
+  ops.getInsertionBlock()->back().setAttr(kDealt, ops.getI64IntegerAttr(units));
+}
+
 } // namespace megalith::task

@@ -51,9 +51,9 @@ TEST_CASE("Four codes share 16 bits, and masks and shifts give bf16 numbers time
     const uint32_t code[4] = {c & 15, c >> 4 & 15, c >> 8 & 15, c >> 12};
     uint32_t word = 0;
     for (uint32_t place = 0; place < 4; ++place) {
-      if (word & nvfp4Placed(code[place], place))
+      if (word & nvfp4Placed(code[place], place, 0))
         FAIL("place " << place << " overlaps another");
-      word |= nvfp4Placed(code[place], place);
+      word |= nvfp4Placed(code[place], place, 0);
     }
     words.insert(word);
     const uint32_t number[4] = {word & 0x81C0u, word << 6 & 0x81C0u,
@@ -67,6 +67,35 @@ TEST_CASE("Four codes share 16 bits, and masks and shifts give bf16 numbers time
     }
   }
   CHECK(words.size() == 0x10000);
+}
+
+TEST_CASE("Sixteen codes share two words, and rotations and masks give bf16 numbers times 2^-126") {
+  const auto rotated = [](uint32_t w, int by) { return std::rotl(w, by); };
+  uint64_t taken = 0;
+  for (uint32_t step = 0; step < 2; ++step)
+    for (uint32_t place = 0; place < 4; ++place)
+      for (uint32_t odd = 0; odd < 2; ++odd) {
+        CHECK((taken & nvfp4PlacedInPair(15, place, odd, step)) == 0);
+        taken |= nvfp4PlacedInPair(15, place, odd, step);
+        for (uint32_t code = 0; code < 16; ++code) {
+          const uint64_t words = nvfp4PlacedInPair(code, place, odd, step);
+          const auto a = uint32_t(words), b = uint32_t(words >> 32);
+          const uint32_t left = (a & 0x06030603u) | (b << 2 & ~0x06030603u);
+          const uint32_t number[2][4] = {{a, rotated(a, 4), rotated(a, 10), rotated(left, 6)},
+                                         {b, rotated(b, 4), rotated(b, 10), rotated(left, 12)}};
+          for (uint32_t s = 0; s < 2; ++s)
+            for (uint32_t p = 0; p < 4; ++p)
+              for (uint32_t o = 0; o < 2; ++o) {
+                const uint32_t half = number[s][p] >> 16 * o & 0x81C0u;
+                const bool isMine = s == step && p == place && o == odd;
+                INFO("step " << s << " place " << p << " odd " << o);
+                CHECK(std::ldexp(std::bit_cast<float>(half << 16), 126) ==
+                      (isMine ? models::e2m1Value(code) : 0.0f));
+                CHECK(bool(half & 0x8000u) == (isMine && (code & 8)));
+              }
+        }
+      }
+  CHECK(taken == ~uint64_t{0});
 }
 
 TEST_CASE("Shapes of pieces") {

@@ -103,6 +103,38 @@ TEST_CASE("trips are affine bounds, symbols or tiles") {
                       "    for (AttentionTiles<attention>::Tile m; m_list.next(m);)"));
 }
 
+TEST_CASE("loops over experts and dealt units are walked as one") {
+  Kernels kernels;
+  MLIRContext *context = &kernels.context;
+  AffineExpr sm = getAffineDimExpr(0, context), expert = getAffineDimExpr(1, context);
+  OpBuilder builder(context);
+  builder.setInsertionPointToStart(&kernels.first().getBody().front());
+  auto active =
+      SymbolOp::create(builder, kernels.first().getLoc(), "active", 0, 8,
+                       "active_experts<top_k>(cta)", /*per_sm=*/false, FlatSymbolRefAttr());
+  ForOp units = kernels.nth<ForOp>(1);
+  builder.setInsertionPoint(units);
+  auto experts = ForOp::create(
+      builder, units.getLoc(), builder.getStringAttr("entry"),
+      TripsAttr::get(context, {}, FlatSymbolRefAttr::get(active.getSymNameAttr())), StringAttr());
+  Block &body = experts.getBody().emplaceBlock();
+  units->moveBefore(&body, body.end());
+  experts->setAttr("dealt", builder.getI64IntegerAttr(3));
+  auto setTrips = [&](AffineExpr trips) {
+    units.setTripsAttr(TripsAttr::get(context, affineMapAttr({trips}, context), {}));
+  };
+  // Unit u of expert e is on SM (3 e + u) mod 4.
+  setTrips(((sm * 3 + expert * 3 + 3) % 4 + 3).floorDiv(4));
+  CHECK_THAT(
+      kernels.emit(),
+      Contains("  MEGALITH_UNROLL(1)\n  for (DealtUnit<norm_linear1") &&
+          Contains(", 3, Cta> m(cta, active_experts<top_k>(cta)); m.is_there(); m.next()) {\n"));
+  setTrips(((sm * 3 + expert * 3 + 3) % 4 + 4).floorDiv(4));
+  CHECK_THAT(kernels.emit(), Contains("an SM's share of 3 units dealt out among 4 SMs"));
+  experts->setAttr("dealt", builder.getI64IntegerAttr(0));
+  CHECK_THAT(kernels.emit(), Contains("at least one dealt unit of each"));
+}
+
 TEST_CASE("affine text keeps its meaning") {
   MLIRContext context;
   AffineExpr a = getAffineDimExpr(0, &context), b = getAffineDimExpr(1, &context);

@@ -25,9 +25,9 @@
 // An expert has 16 tiles of gates and ups: of 24 SMs each gets some, of one expert or another.
 // RUN: megalith-opt %t.mlir -pass-pipeline='builtin.module(megalith-pipeline{sms=24},task-verify)' | FileCheck %s --check-prefix=DEAL
 // DEAL: task.stage @expert_up expert_up sms 24 {{.*}}@w_up_nvfp4[0, 0] 128 x [1]] writes [@act[0, 0] 8 x [128]] config {{.*}}base = "Nvfp4<w_up_nvfp4, 256, 256, 1>", dealt = true
-// DEAL: task.for "entry" in @active
+// DEAL: task.for "entry" in @active attributes {dealt = 16 : i64}
 // DEAL-NEXT: task.for "unit" in [((d0 * 23 + d1 * 16 + 23) mod 24 + 16) floordiv 24]
-// DEAL-NEXT: task.local "first" : "const int" = "tile_of<expert_up>(cta, entry, unit * 1)"
+// DEAL-NEXT: task.local "first" : "const int" = "unit.first()"
 // DEAL: task.for "mtile" in 1
 // DEAL: task.copy "copy_piece<w_full, ring, expert_up>" ["first + mtile", "block", "expert.id"]
 // DEAL: task.compute "epilogue_glu<expert_up, act_words>" ["first + mtile", "sum", {{.*}} writes [@act[d1, 0, ((d0 + d1 * 8) mod 24 + d2 * 24) * 8 + d3 * 8] 2 x [8] table @expert_id]
