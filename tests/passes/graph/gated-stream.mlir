@@ -93,6 +93,17 @@
 // ROLES: task.compute "epilogue_head<head, out, LogitRule<5.00000000e-01f, 2.00000000e+01f, 512>>"
 
 // One row: the poller routes, and the consumers wait for it with their rows normed.
+// Attention and merge of one row are the consumers' alone.
+// ONE: task.edge {{[0-9]+}} @partials_words words consumer -> consumer
+// ONE: task.edge {{[0-9]+}} @attn_words words consumer -> consumer
+// ONE: task.local "words" : "HeadWords<attention>"
+// ONE-NEXT: task.poll "poll_heads<attention, Previous<qkv_words>>" ["tile", "words"] waits @qkv_words reads [@qkv[0, 0] 1 x [768] previous] writes []
+// ONE-NEXT: task.compute "attention_begin<attention>" ["tile", "words", "constants", "state"]
+// ONE: task.for "piece" in 2 iterate "MergeTiles<attention>"
+// ONE: task.poll "fetch_gate<attention, Previous<qkv_words>>" ["piece", "gate"]
+// ONE-NEXT: task.refill @mparts
+// ONE-NEXT: task.poll "poll_partials<attention, partials_words>" ["piece"] waits @partials_words
+// ONE-NEXT: task.compute "merge_gated<attention, merge, attn_words>" ["piece", "gate"] reads [@mparts[0, 0] 32 x [88]] writes [@attn[
 // ONE: task.compute "load_bias<top_k>" [] reads [@router_bias
 // ONE: task.poll "poll_own_row<logits_words, logits_rows>"
 // ONE: task.compute "route_row<top_k>" ["bias"]
