@@ -150,8 +150,8 @@ MEGALITH_PURE AttentionTile attention_tile(const SequenceEntry &seq, int index, 
 
 /// A split of a step's only sequence, of a single row.
 struct RowSplit {
-  int first, end; // positions; first >= end: there is no such split
-  int full_units; // as in AttentionTile
+  int first, end;              // positions; first >= end: there is no such split
+  int full_units, split_units; // as in AttentionTile
   int start;
 };
 
@@ -164,7 +164,7 @@ template <class C> MEGALITH_ONCE RowSplit row_split(const StepDescriptor &step, 
   const int length = split_length(keys - begin), first = begin + split * length;
   const int end = first + length < keys ? first + length : keys;
   const int old_end = end < row.start ? end : row.start;
-  return {first, end, (old_end - first) / kUnitPositions, row.start};
+  return {first, end, (old_end - first) / kUnitPositions, length / kUnitPositions, row.start};
 }
 
 /// Splits of each sequence of a step, six bits a sequence, and what of them all counts for dealing
@@ -316,6 +316,7 @@ private:
     tile = {};
     tile.kv_head = number % C::kKvHeads;
     tile.split = split;
+    tile.split_units = found.split_units;
     tile.first = found.first;
     tile.end = found.end;
     tile.full_units = found.full_units;
