@@ -82,13 +82,14 @@ static void emitKernelFunction(KernelOp kernel, Writer &out) {
   else
     out.open((kernel.getResidents() > 1 ? "MEGALITH_KERNEL_OF_TWO(" : "MEGALITH_KERNEL(") +
              kernel.getSymName() + ") {");
-  out.line("Cta cta(args);");
-  out.line("start_delay(cta);");
   std::string edges;
   llvm::interleave(
       mbarrierEdges(kernel), [&](EdgeOp edge) { edges += edge.getSymName(); },
       [&] { edges += ", "; });
-  out.line("setup<" + edges + ">(cta);");
+  out.line("make_barriers<" + edges + ">();");
+  out.line("Cta cta(args);");
+  out.line("start_delay(cta);");
+  out.line("setup(cta);");
   if (kernel.getTrace())
     out.line("trace_begin(cta);");
   out.line("switch (cta.role) {");

@@ -3,6 +3,7 @@
 #include "codegen/Regions.h"
 
 #include "codegen/Declarations.h"
+#include "codegen/Fused.h"
 #include "codegen/Names.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -173,11 +174,20 @@ private:
   }
 
   LogicalResult steps(Block &block) {
-    for (Operation &op : block)
-      if (failed(step(&op)))
+    for (auto op = block.begin(); op != block.end();) {
+      if (const Fused fused = fuses() ? fusedAt(op, block.end()) : Fused(); fused.steps > 0) {
+        out.line((fused.result.empty() ? "" : fused.result + " = ") + fused.text + ";");
+        std::advance(op, fused.steps);
+      } else if (failed(step(&*op++))) {
         return failure();
+      }
+    }
     return success();
   }
+
+  /// Whether steps may be printed as one call: recording takes the time of each wait.
+  bool fuses() { return !isTraced || who == Role::Producer; }
+  std::string fused(ForOp loop) { return fuses() ? fusedLoop(loop) : ""; }
 
   LogicalResult step(Operation *op) {
     if (endsProduct(op))
@@ -276,9 +286,9 @@ private:
 
   // Loops stay rolled: a role's code runs about once a launch, so what unrolling would save it
   // loses in the instruction cache, which all roles of an SM share.
-  static bool isRolled(Operation &op) {
+  bool isRolled(Operation &op) {
     auto loop = dyn_cast<ForOp>(op);
-    if (!loop)
+    if (!loop || !fused(loop).empty())
       return false;
     if (loop->hasAttr("unrolled") || loop->hasAttr("dealt")) // their own braces
       return true;
@@ -350,6 +360,10 @@ private:
       return unrolledLoop(op);
     if (auto units = op->getAttrOfType<IntegerAttr>("dealt"))
       return dealtLoop(op, units.getInt());
+    if (const std::string text = fused(op); !text.empty()) {
+      out.line(text + ";");
+      return success();
+    }
     const std::string index = op.getIndex().str();
     std::string head;
     if (auto range = op.getIterate()) {

@@ -10,6 +10,7 @@
 #include "codegen/device/roots.cuh"
 #include "codegen/device/rope.cuh"
 #include "codegen/device/scores.cuh"
+#include "codegen/device/stream.cuh"
 
 namespace megalith {
 
@@ -26,21 +27,40 @@ MEGALITH_DEVICE unsigned char *kv_unit(const Cta &cta, const AttentionTile &tile
          index * AttentionShape<C>::kUnitBytes;
 }
 
-/// Producer: copies piece i of the tile's full units to the next, acquired, slot of R. Its units
-/// lie one after the other unless a page ends between them.
+namespace detail {
+/// Piece i of the tile's full units, which lie one after the other unless a page ends between them.
+template <class C, class Cta>
+MEGALITH_DEVICE PieceRun unit_run(const Cta &cta, const AttentionTile &tile, int i) {
+  using S = AttentionShape<C>;
+  const UnitRange range = piece_units<C>(tile, i);
+  const int units = range.end - range.first, position = tile.first + kUnitPositions * range.first;
+  const int left = (kPagePositions - position % kPagePositions) / kUnitPositions; // in the page
+  const int first = units < left ? units : left;
+  PieceRun run;
+  run.from = kv_unit<C>(cta, tile, position);
+  run.bytes = first * S::kUnitBytes;
+  if (first < units) {
+    run.parts = 2;
+    run.part_stride = kv_unit<C>(cta, tile, position + kUnitPositions * first) - run.from;
+    run.more_bytes = (units - first) * S::kUnitBytes;
+  }
+  return run;
+}
+} // namespace detail
+
+/// Producer: copies piece i of the tile's full units to the next, acquired, slot of R.
 template <class C, class R, class Full, class Cta>
 MEGALITH_DEVICE void copy_units(Cta &cta, const AttentionTile &tile, int i) {
-  using S = AttentionShape<C>;
-  static_assert(S::kPieceBytes <= R::kSlotBytes);
-  const UnitRange range = piece_units<C>(tile, i);
-  copy_stretches<Full, R>(cta, (range.end - range.first) * S::kUnitBytes, [&](uint32_t done) {
-    const int unit = range.first + static_cast<int>(done / S::kUnitBytes);
-    const int position = tile.first + kUnitPositions * unit;
-    const int left =
-        kPagePositions / kUnitPositions - position % kPagePositions / kUnitPositions; // of the page
-    const int units = range.end - unit < left ? range.end - unit : left;
-    return Stretch{kv_unit<C>(cta, tile, position), static_cast<uint32_t>(units * S::kUnitBytes)};
-  });
+  static_assert(AttentionShape<C>::kPieceBytes <= R::kSlotBytes);
+  const PieceRun run = detail::unit_run<C>(cta, tile, i);
+  copy_bulk<Full, R>(cta, run.from, run.bytes, run.from + run.part_stride, run.more_bytes);
+}
+
+/// Producer: the same with acquire<Free> and pace<Full, Window> before it, out of line.
+template <class Free, class Full, int Window, class C, class R, class Cta>
+MEGALITH_DEVICE void stream_units(Cta &cta, const AttentionTile &tile, int i) {
+  static_assert(AttentionShape<C>::kPieceBytes <= R::kSlotBytes);
+  stream<Free, Full, Window, R>(cta, detail::unit_run<C>(cta, tile, i));
 }
 
 /// Poller: brings the tile's words of launch n-1 (E: the edge of the qkv exchange, age 1) to slot

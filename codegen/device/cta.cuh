@@ -98,6 +98,8 @@ template <class Config_> struct Cta {
   }
   /// The same for copies, which `pace` counts on from.
   template <int Id, int Slots> MEGALITH_DEVICE Use next_copy() { return next_use<Id, Slots>(); }
+  /// `uses` at once, by a function that is called.
+  template <int Id, int Slots> MEGALITH_DEVICE void count_uses(int uses) { at[Id] += uses; }
   template <int Id, int Slots> MEGALITH_DEVICE Use coming_use() const {
     const uint32_t use = at[Id];
     return {static_cast<int>(use % Slots), (use / Slots) & 1, use};

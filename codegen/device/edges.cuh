@@ -30,19 +30,30 @@ template <int Id, uint32_t Offset, int Slots, int Arrivals> struct MbarrierEdge 
 };
 
 namespace detail {
-template <class E, class Cta> MEGALITH_DEVICE void init_barriers(const Cta &cta) {
+/// Where a CTA's edges lie, for those that know no more of it.
+struct Arena {
+  unsigned char *smem = platform::smem();
+};
+template <class E> MEGALITH_DEVICE void init_barriers(const Arena &arena) {
   for (int slot = 0; slot < E::kSlots; ++slot)
-    platform::mbarrier_init(E::barrier(cta, slot), E::kArrivals);
+    platform::mbarrier_init(E::barrier(arena, slot), E::kArrivals);
 }
 } // namespace detail
 
-/// Start of the kernel body, all threads: makes the barriers of all edges usable by every role, and
-/// `cta` complete.
-template <class... Edges, class Cta> MEGALITH_DEVICE void setup(Cta &cta) {
-  if (cta.warp == 0 && cta.lane == 0) {
-    (detail::init_barriers<Edges>(cta), ...);
+/// Start of the kernel body, all threads: one makes the barriers of all edges. Needs nothing of the
+/// kernel's parameters, which the others wait for meanwhile.
+template <class... Edges> MEGALITH_DEVICE void make_barriers() {
+  if (platform::warp() == 0 && platform::lane() == 0) {
+    (detail::init_barriers<Edges>({}), ...);
     platform::fence_mbarrier_init();
   }
+}
+
+/// Before the roles begin, all threads: the barriers of all edges, those given here and those made
+/// before, are usable by every role, and `cta` is complete.
+template <class... Edges, class Cta> MEGALITH_DEVICE void setup(Cta &cta) {
+  if constexpr (sizeof...(Edges) > 0)
+    make_barriers<Edges...>();
   platform::cta_sync();
   cta.settle();
 }
@@ -68,6 +79,25 @@ MEGALITH_DEVICE void await_phase(const Cta &cta, int slot, uint32_t parity, uint
     detail::await_slowly(cta.args, barrier, parity, E::kId, use, cta.n);
 }
 
+namespace detail {
+/// All that its lanes did is visible to whoever waits for the slot's barrier. Whole warp.
+template <class E, class Cta> MEGALITH_DEVICE void arrive(const Cta &cta, int slot) {
+  platform::warp_sync();
+  if (cta.lane == 0)
+    platform::mbarrier_arrive(E::barrier(cta, slot));
+}
+
+/// What functions that are called know of their CTA beside their arguments. Such a function holds
+/// marks of its own: the lint reads it in the place of each call.
+struct Called {
+  const LaunchArgs &args;
+  uint64_t n;
+  unsigned char *smem = platform::smem();
+  int lane = platform::lane();
+  int role_warp = platform::warp() - 2; // of a consumer
+};
+} // namespace detail
+
 /// Waits for the next use of E to be signalled and returns its slot. Whole warp.
 template <class E, class Cta> MEGALITH_DEVICE int wait(Cta &cta) {
   const Use use = cta.template next_use<E::kId, E::kSlots>();
@@ -90,9 +120,7 @@ template <class E, class Cta> MEGALITH_DEVICE void peek(const Cta &cta) {
 template <class E, class Cta> MEGALITH_DEVICE void signal(Cta &cta) {
   const int slot = cta.template next_use<E::kId, E::kSlots>().slot;
   platform::mark<platform::verb::Signal, E>();
-  platform::warp_sync();
-  if (cta.lane == 0)
-    platform::mbarrier_arrive(E::barrier(cta, slot));
+  detail::arrive<E>(cta, slot);
   platform::mark_end();
 }
 
@@ -110,9 +138,7 @@ template <class E, class Cta> MEGALITH_DEVICE int acquire(Cta &cta) {
 template <class E, class Cta> MEGALITH_DEVICE void release(Cta &cta) {
   const int slot = cta.template next_use<E::kId, E::kSlots>().slot;
   platform::mark<platform::verb::Release, E>();
-  platform::warp_sync();
-  if (cta.lane == 0)
-    platform::mbarrier_arrive(E::barrier(cta, slot));
+  detail::arrive<E>(cta, slot);
   platform::mark_end();
 }
 
@@ -180,33 +206,6 @@ MEGALITH_DEVICE void copy_bulk_parts(Cta &cta, const unsigned char *source, uint
     MEGALITH_UNROLL(1)
     for (int part = 0; part < parts; ++part, to += bytes, source += stride)
       platform::cp_async_bulk(to, source, bytes, barrier);
-  }
-  platform::mark_end();
-}
-
-/// Bytes that lie one after another, a multiple of 16.
-struct Stretch {
-  const unsigned char *source;
-  uint32_t bytes;
-};
-
-/// As copy_bulk, of stretches that together have `bytes`: `next(done)` is the one that begins
-/// behind the first `done` of them.
-template <class Full, class R, class Cta, class Next>
-MEGALITH_DEVICE void copy_stretches(Cta &cta, uint32_t bytes, const Next &next) {
-  static_assert(Full::kSlots == R::kSlots && Full::kArrivals == 1);
-  const int slot = cta.template next_copy<Full::kId, Full::kSlots>().slot;
-  platform::mark<platform::verb::Copy, Full>();
-  platform::warp_sync(); // as in copy_bulk
-  if (cta.lane == 0) {
-    uint64_t *barrier = Full::barrier(cta, slot);
-    platform::mbarrier_arrive_expect_tx(barrier, bytes);
-    MEGALITH_UNROLL(1)
-    for (uint32_t done = 0; done < bytes;) {
-      const Stretch stretch = next(done);
-      platform::cp_async_bulk(R::slot(cta, slot) + done, stretch.source, stretch.bytes, barrier);
-      done += stretch.bytes;
-    }
   }
   platform::mark_end();
 }

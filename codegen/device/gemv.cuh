@@ -6,8 +6,9 @@
 // of an m-tile; its sum is one chunk of K, which the epilogue warp adds to the other seven.
 #pragma once
 
-#include "codegen/device/edges.cuh"
+#include "codegen/device/parts.cuh"
 #include "codegen/device/rows.cuh"
+#include "codegen/device/stream.cuh"
 
 namespace megalith {
 
@@ -89,6 +90,30 @@ MEGALITH_DEVICE void copy_piece(Cta &cta, int tile, int block, int expert = 0) {
   }
 }
 
+/// Pieces 0 .. pieces - 1 of an m-tile of matrix `expert`, as copy_piece copies each.
+template <class L, class Cta>
+MEGALITH_DEVICE PieceRun piece_run(const Cta &cta, int tile, int pieces, int expert = 0) {
+  constexpr int64_t kBlockStride = int64_t{L::kStrips} * L::kStripBytes;
+  const auto *matrix = static_cast<const unsigned char *>(cta.template buffer<L::kBuffer>());
+  PieceRun run;
+  run.from =
+      matrix + expert * L::kMatrixBytes + uint64_t{L::kStripBytes} * tile_first<L>(cta, tile);
+  run.bytes = run.more_bytes = tile_strips<L>(cta, tile) * L::kStripBytes;
+  run.pieces = pieces;
+  run.piece_stride = kBlockStride * L::kPieceBlocks;
+  run.parts = L::kPieceBlocks;
+  run.part_stride = kBlockStride;
+  return run;
+}
+
+/// Producer: the first `pieces` pieces of an m-tile of matrix `expert`, one after another, each as
+/// acquire<Free>, pace<Full, Window> and copy_piece<Full, R, L> would.
+template <class Free, class Full, int Window, class R, class L, class Cta>
+MEGALITH_DEVICE void stream_pieces(Cta &cta, int tile, int pieces, int expert = 0) {
+  static_assert(L::kPieceBlocks * L::kTopStrips * L::kStripBytes <= R::kSlotBytes);
+  stream<Free, Full, Window, R>(cta, piece_run<L>(cta, tile, pieces, expert));
+}
+
 /// A consumer lane's column of the B operand: row lane / 4 of the activations, at this lane's k of
 /// this warp's chunk; zero where there is no such row.
 struct Column {
@@ -151,18 +176,6 @@ MEGALITH_DEVICE Columns gathered_columns(const Cta &cta, const int32_t *pairs, i
   return {detail::column_of_pair<L, X, PairsPerRow>(cta, pairs, count, i),
           detail::column_of_pair<L, X, PairsPerRow>(cta, pairs, count, i + 8), count};
 }
-
-/// A lane's four sums of a 16 x 8 tile, as mma leaves them, g = lane / 4, t = lane % 4:
-/// {(g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1)}. Rows g and g + 8 are the two output rows
-/// of the tile's strip g; the other index is the activation row (or pair).
-struct Fragment {
-  float v[4];
-};
-
-/// The sums of two column tiles: activation rows (or pairs) 0..7 and 8..15.
-struct Fragments {
-  Fragment low, high;
-};
 
 namespace detail {
 /// The steps of one piece, in slot `slot` of R, with `column`.
@@ -233,6 +246,74 @@ MEGALITH_DEVICE void gemv_blocks(const Cta &cta, Fragments &sum, int slot, int t
   }
 }
 
+namespace detail {
+/// What stages of equal strips share of a product.
+template <int BlockSteps, uint32_t StripBytes> struct StripShape {
+  static constexpr int kBlockSteps = BlockSteps;
+  static constexpr uint32_t kStripBytes = StripBytes;
+};
+
+/// multiply_pieces from uses number `use` of Full and Free on: `blocks` blocks a piece, of an
+/// m-tile of `strips` strips from number `first` of the matrix on.
+template <class Full, class Free, class R, class Shape>
+MEGALITH_COLD Fragment product_of_run(const LaunchArgs &args, uint64_t n, uint32_t use,
+                                      Fragment sum, Column column, int pieces, int blocks,
+                                      int strips, int first) {
+  const Called cta = {args, n};
+  const int g = cta.lane / 4;
+  platform::MmaLoop loop;
+  loop.steps = Shape::kBlockSteps;
+  loop.j0 = cta.role_warp * Shape::kBlockSteps;
+  loop.swap = (first + g) & 1;
+  loop.a_stride = 64;
+  loop.a_valid = g < strips;
+  loop.b = column.at;
+  loop.b_stride = 32;
+  loop.b_valid = column.valid;
+  do {
+    const int slot = use % R::kSlots;
+    platform::mark<platform::verb::Wait, Full>();
+    await_phase<Full>(cta, slot, use / R::kSlots & 1, use);
+    platform::mark_end();
+    loop.a = R::slot(cta, slot) + g * Shape::kStripBytes + 16 * (cta.lane % 4);
+    platform::mma_k_blocks<Shape::kBlockSteps>(sum.v, loop, blocks, strips * Shape::kStripBytes);
+    loop.b += 32 * Shape::kBlockSteps * blocks;
+    platform::mark<platform::verb::Release, Free>();
+    arrive<Free>(cta, slot);
+    platform::mark_end();
+    ++use;
+  } while (--pieces > 0);
+  return sum;
+}
+} // namespace detail
+
+/// Consumer warp: adds the products of the first `pieces` pieces of an m-tile to `sum`, each as
+/// wait<Full>, gemv_blocks<L, R> and release<Free> would. Out of line: stages whose strips are
+/// alike share the instructions, which come from L2 once then.
+template <class Full, class Free, class R, class L, class Cta>
+MEGALITH_DEVICE void multiply_pieces(Cta &cta, Fragment &sum, int tile, int pieces,
+                                     const Column &column) {
+  static_assert(Full::kSlots == R::kSlots && Free::kSlots == R::kSlots);
+  const Use use = cta.template coming_use<Full::kId, R::kSlots>();
+  sum = detail::product_of_run<Full, Free, R, detail::StripShape<L::kBlockSteps, L::kStripBytes>>(
+      cta.args, cta.n, use.number, sum, column, pieces, L::kPieceBlocks, tile_strips<L>(cta, tile),
+      tile_first<L>(cta, tile));
+  cta.template count_uses<Full::kId, R::kSlots>(pieces);
+  cta.template count_uses<Free::kId, R::kSlots>(pieces);
+}
+
+/// The same with two column tiles, in line.
+template <class Full, class Free, class R, class L, class Cta>
+MEGALITH_DEVICE void multiply_pieces(Cta &cta, Fragments &sum, int tile, int pieces,
+                                     const Columns &columns) {
+  MEGALITH_UNROLL(1)
+  for (int piece = 0; piece < pieces; ++piece) {
+    const int slot = wait<Full>(cta);
+    gemv_blocks<L, R>(cta, sum, slot, tile, piece, columns);
+    release<Free>(cta);
+  }
+}
+
 /// Operands in registers of the block of a WholeSlice L that is multiplied next; `rest`: A of its
 /// second m-tile.
 template <class L> struct Held {
@@ -267,77 +348,6 @@ MEGALITH_DEVICE void gemv_held(const Cta &, Fragment &sum, Fragment &rest, const
                                const Column &column) {
   platform::mma_k_turn<L::kBlockSteps>(sum.v, rest.v, held.a, held.rest, held.b, true, column.valid,
                                        [](int) {});
-}
-
-/// The 8 warps' chunk sums on their way to the epilogue: fp32 `[Slots][8 warps][Tiles][16][8]`,
-/// with a column tile for every 8 activation rows.
-template <uint32_t Offset, int Slots, int Tiles = 1> struct Part {
-  static constexpr uint32_t kOffset = Offset;
-  static constexpr int kSlots = Slots, kTiles = Tiles;
-  static constexpr uint32_t kTileBytes = 16 * 8 * 4, kChunkBytes = Tiles * kTileBytes;
-  static constexpr uint32_t kSlotBytes = kConsumerWarps * kChunkBytes;
-  static constexpr uint32_t kBytes = Slots * kSlotBytes;
-  static_assert(Offset % 16 == 0);
-
-  /// Where this lane's rows g of chunk `chunk` begin; rows g + 8 lie 256 B further, the second
-  /// column tile kTileBytes.
-  template <class Cta>
-  static MEGALITH_DEVICE unsigned char *at(const Cta &cta, int slot, int chunk) {
-    return cta.smem + kOffset + slot * kSlotBytes + chunk * kChunkBytes + 8 * cta.lane;
-  }
-};
-
-struct alignas(8) FloatPair {
-  float x, y;
-};
-
-namespace detail {
-MEGALITH_DEVICE void store_fragment(unsigned char *at, const Fragment &sum) {
-  platform::st_shared(at, FloatPair{sum.v[0], sum.v[1]});
-  platform::st_shared(at + 256, FloatPair{sum.v[2], sum.v[3]});
-}
-} // namespace detail
-
-/// Consumer warp: stores its chunk's sums in an acquired slot of P.
-template <class P, class Cta>
-MEGALITH_DEVICE void store_part(const Cta &cta, int slot, const Fragment &sum) {
-  static_assert(P::kTiles == 1);
-  detail::store_fragment(P::at(cta, slot, cta.role_warp), sum);
-}
-template <class P, class Cta>
-MEGALITH_DEVICE void store_part(const Cta &cta, int slot, const Fragments &sum) {
-  static_assert(P::kTiles == 2);
-  unsigned char *at = P::at(cta, slot, cta.role_warp);
-  detail::store_fragment(at, sum.low);
-  detail::store_fragment(at + P::kTileBytes, sum.high);
-}
-
-namespace detail {
-/// Out of line: every stage's epilogue has one.
-MEGALITH_COLD Fragment sum_chunks_at(const unsigned char *at, uint32_t chunk_bytes) {
-  Fragment sum;
-  MEGALITH_UNROLL(8)
-  for (int chunk = 0; chunk < kConsumerWarps; ++chunk) {
-    const auto low = platform::ld_shared<FloatPair>(at + chunk * chunk_bytes);
-    const auto high = platform::ld_shared<FloatPair>(at + chunk * chunk_bytes + 256);
-    sum =
-        chunk == 0
-            ? Fragment{{low.x, low.y, high.x, high.y}}
-            : Fragment{{sum.v[0] + low.x, sum.v[1] + low.y, sum.v[2] + high.x, sum.v[3] + high.y}};
-  }
-  return sum;
-}
-} // namespace detail
-
-/// Epilogue warp: the chunks of a slot added in ascending order: a Fragment, or Fragments where P
-/// has two column tiles.
-template <class P, class Cta> MEGALITH_DEVICE auto sum_chunks(const Cta &cta, int slot) {
-  const unsigned char *at = P::at(cta, slot, 0);
-  if constexpr (P::kTiles == 1)
-    return detail::sum_chunks_at(at, P::kChunkBytes);
-  else
-    return Fragments{detail::sum_chunks_at(at, P::kChunkBytes),
-                     detail::sum_chunks_at(at + P::kTileBytes, P::kChunkBytes)};
 }
 
 } // namespace megalith

@@ -129,6 +129,26 @@ MEGALITH_DEVICE void copy_piece(Cta &cta, int tile, int block, int expert = 0) {
                      L::kPieceBytes);
 }
 
+/// Pieces 0 .. pieces - 1 of a tile of matrix `expert`.
+template <Nvfp4Matrix L, class Cta>
+MEGALITH_DEVICE PieceRun piece_run(const Cta &cta, int tile, int pieces, int expert = 0) {
+  const auto *matrix = static_cast<const unsigned char *>(cta.template buffer<L::kBuffer>());
+  const uint32_t first = tile_first<L>(cta, tile) / kTileStrips;
+  PieceRun run;
+  run.from = matrix + expert * L::kMatrixBytes + uint64_t{first} * L::kPieceBytes;
+  run.bytes = L::kPieceBytes;
+  run.pieces = pieces;
+  run.piece_stride = int64_t{L::kTiles} * L::kPieceBytes;
+  return run;
+}
+
+/// Producer: as stream_pieces of Linear.
+template <class Free, class Full, int Window, class R, Nvfp4Matrix L, class Cta>
+MEGALITH_DEVICE void stream_pieces(Cta &cta, int tile, int pieces, int expert = 0) {
+  static_assert(L::kPieceBytes <= R::kSlotBytes);
+  stream<Free, Full, Window, R>(cta, piece_run<L>(cta, tile, pieces, expert));
+}
+
 namespace detail {
 
 /// The eight codes of a lane and step as bf16 numbers times 2^-126, in the order of mma's A.
@@ -333,6 +353,12 @@ MEGALITH_DEVICE Fragments scaled(const Fragments &sum, const FloatPair &factors)
 template <class P, class Cta>
 MEGALITH_DEVICE auto sum_scaled(const Cta &cta, int slot, const FloatPair &factors) {
   return scaled(sum_chunks<P>(cta, slot), factors);
+}
+
+/// Epilogue warp: take_part, times the matrix's factors.
+template <class Full, class Free, class P, class Cta>
+MEGALITH_DEVICE auto take_scaled(Cta &cta, const FloatPair &factors) {
+  return scaled(take_part<Full, Free, P>(cta), factors);
 }
 
 } // namespace megalith

@@ -33,15 +33,18 @@ template <class Config_> struct StepCta : Cta<Config_> {
 
   template <int Id, int Slots> MEGALITH_DEVICE Use next_use() {
     const Use use = coming_use<Id, Slots>();
+    count_uses<Id, Slots>(1);
+    return use;
+  }
+  template <int Id, int Slots> MEGALITH_DEVICE void count_uses(int uses) {
     if constexpr (is_packed(Slots)) {
       constexpr int kShift = Id % 8 * 4;
       constexpr uint32_t kMask = (2 * Slots - 1) << kShift;
       uint32_t &word = packed[Id / 8];
-      word = (word & ~kMask) | ((word + (1u << kShift)) & kMask);
+      word = (word & ~kMask) | ((word + (static_cast<uint32_t>(uses) << kShift)) & kMask);
     } else {
-      ++this->at[Id];
+      this->at[Id] += uses;
     }
-    return use;
   }
   template <int Id, int Slots> MEGALITH_DEVICE Use coming_use() const {
     if constexpr (is_packed(Slots)) {

@@ -2,6 +2,7 @@
 
 #include "codegen/lint/Lint.h"
 
+#include "codegen/lint/Inline.h"
 #include "codegen/lint/Regions.h"
 #include "codegen/lint/Summary.h"
 #include "passes/verify/MemoryOrder.h"
@@ -70,13 +71,8 @@ public:
                             name));
       return std::move(findings);
     }
-    for (const Function &each : functions)
-      if (&each != entry)
-        for (const Instruction &instruction : each.code)
-          if (instruction.kind == Instruction::Begin)
-            note(instruction.line,
-                 instruction.mark.text() + ": stands in the outlined function " + each.name +
-                     ", where no role can be told; to mend: mark around its calls instead");
+    whole = withMarksInlined(*entry, functions, all);
+    entry = &whole;
     findRules();
     flow();
     judge();
@@ -401,7 +397,7 @@ private:
     if (opcode.starts_with("mbarrier.init") || opcode.starts_with("fence.mbarrier_init")) {
       if (state.hasBegun)
         note(instruction.line,
-             "'" + opcode.str() + "' after roles have begun; to mend: only in setup<…>");
+             "'" + opcode.str() + "' after roles have begun; to mend: only in make_barriers<…>");
       return;
     }
     note(instruction.line, "'" + opcode.str() +
@@ -467,9 +463,10 @@ private:
           (rest.empty() || (rest.consume_front("+") && !rest.getAsInteger(10, offset)));
       auto found = wantedAt.find(offset);
       if (!isKnown || found == wantedAt.end()) {
-        note(instruction.line, "an mbarrier is initialised at " + place +
-                                   ", where no edge has one; to mend: setup<…> of the kernel's "
-                                   "edges");
+        note(instruction.line,
+             "an mbarrier is initialised at " + place +
+                 ", where no edge has one; to mend: make_barriers<…> of the kernel's "
+                 "edges");
         continue;
       }
       auto [edge, slot] = found->second;
@@ -484,7 +481,7 @@ private:
     }
     for (auto &[offset, missing] : wantedAt)
       note(0, llvm::formatv("@{0}, slot {1}: expected mbarrier.init at shared + {2} but got none; "
-                            "to mend: name the edge in setup<…>",
+                            "to mend: name the edge in make_barriers<…>",
                             missing.first.getSymName(), missing.second, offset));
   }
 
@@ -593,6 +590,7 @@ private:
   KernelOp kernel;
   std::string name;
   std::vector<Function> functions;
+  Function whole; ///< the entry, with marks of what it calls
   const Function *entry = nullptr;
   Summaries *summaries = nullptr;
   std::unique_ptr<Regions> regions;

@@ -324,14 +324,18 @@ std::optional<int64_t> Function::constant(StringRef operand) const {
 }
 
 std::string Function::argument(int place, int index) const {
+  const std::string operand = given(place, "[param" + std::to_string(index) + "+0]");
+  return operand.empty() ? "" : value(operand);
+}
+
+std::string Function::given(int place, StringRef parameter) const {
   // st.param.b32 [param3+0], 10;  stands in front, with what else the call needs.
-  const std::string wanted = "[param" + std::to_string(index) + "+0]";
   for (int at = place - 1; at >= 0 && at > place - 64; --at) {
     if (code[at].kind != Instruction::Plain)
       break;
     if (StringRef(code[at].opcode).starts_with("st.param") && code[at].operands.size() == 2 &&
-        code[at].operands[0] == wanted)
-      return value(code[at].operands[1]);
+        code[at].operands[0] == parameter)
+      return code[at].operands[1];
   }
   return "";
 }

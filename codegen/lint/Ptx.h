@@ -53,10 +53,13 @@ struct Function {
   std::string value(llvm::StringRef operand) const;
   /// The `index`th argument of the call at `place`, "" if it cannot be told.
   std::string argument(int place, int index) const;
+  /// What the call at `place` stores as "[param<index>+<offset>]", as it stands there; "" if it
+  /// cannot be told.
+  std::string given(int place, llvm::StringRef parameter) const;
+
+  llvm::StringMap<int> definitions; ///< register -> place of its only definition, or -1
 
 private:
-  friend class Reader;
-  llvm::StringMap<int> definitions; ///< register -> place of its only definition, or -1
   std::string value(llvm::StringRef operand, int depth) const;
 };
 

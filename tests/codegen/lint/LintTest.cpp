@@ -228,14 +228,14 @@ TEST_CASE("barriers must be initialised for their edges' arrivals, and deadlines
   for (const Marked &region : regionsOf(linted.lines))
     for (size_t i = region.begin; i < region.end; ++i)
       if (StringRef line = linted.lines[i].trim();
-          line.starts_with("st.param.b32 \t[param3+0], ") && ++ids % 6 == 0) {
+          line.starts_with("st.param.b32 \t[param3+0], ") && ++ids % 3 == 0) {
         auto text = linted.text();
         text[i] = "\tst.param.b32 \t[param3+0], 77;";
         const std::string found = all(linted.findings(text));
         INFO(region.verb << " " << region.edge << "\n" << found);
         CHECK_THAT(found, Contains(region.edge) && Contains("would name edge 77"));
       }
-  CHECK(ids > 30);
+  CHECK(ids > 15);
 }
 
 TEST_CASE("a copy must complete its bytes on the barrier that expects them") {

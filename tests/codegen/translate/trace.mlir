@@ -60,7 +60,8 @@ task.kernel @traced "test" target "sm_90a" sms 4 rows 1 smem 8192 {
   // CHECK-NEXT: trace_epilogue<second>(cta);
 
   // CHECK: MEGALITH_KERNEL(traced) {
-  // CHECK: setup<
+  // CHECK: make_barriers<
+  // CHECK: setup(cta);
   // CHECK: trace_begin(cta);
   // CHECK-NEXT: switch (cta.role) {
   // CHECK-NEXT: case Role::producer:

@@ -7,6 +7,7 @@
 #include "codegen/device/exchange.cuh"
 #include "codegen/device/gemv.cuh"
 #include "codegen/device/norm.cuh"
+#include "codegen/device/parts.cuh"
 #include "codegen/device/ring.cuh"
 #include "codegen/device/rows.cuh"
 
@@ -146,25 +147,22 @@ MEGALITH_DEVICE void epilogue(Cta &cta) {
   launch_wait();
   MEGALITH_UNROLL(1)
   for (int m = 0; m < 4; ++m) {
-    const int place = wait<p_full>(cta);
-    const Fragment sum = sum_chunks<part>(cta, place);
-    release<p_free>(cta);
+    const Fragment sum = take_part<p_full, p_free, part>(cta);
     epilogue_words<norm_linear1, h_words>(cta, m, sum);
   }
   // linear2
   MEGALITH_UNROLL(1)
   for (int m = 0; m < 2; ++m) {
-    const int place = wait<p_full>(cta);
-    const Fragment sum = sum_chunks<part>(cta, place);
-    release<p_free>(cta);
+    const Fragment sum = take_part<p_full, p_free, part>(cta);
     epilogue_store_bf16<linear2, out>(cta, m, sum);
   }
 }
 
 MEGALITH_KERNEL(m0) {
+  make_barriers<w_full, w_free, x_full, x_free, p_full, p_free>();
   Cta cta(args);
   start_delay(cta);
-  setup<w_full, w_free, x_full, x_free, p_full, p_free>(cta);
+  setup(cta);
   switch (cta.role) {
   case Role::producer:
     return producer(cta);

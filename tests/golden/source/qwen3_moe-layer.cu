@@ -17,6 +17,7 @@
 #include "codegen/device/merge.cuh"
 #include "codegen/device/norm.cuh"
 #include "codegen/device/partials.cuh"
+#include "codegen/device/parts.cuh"
 #include "codegen/device/ring.cuh"
 #include "codegen/device/router.cuh"
 #include "codegen/device/rows.cuh"
@@ -174,27 +175,17 @@ MEGALITH_DEVICE void producer(Cta &cta) {
     for (AttentionTiles<attention>::Tile tile; tile_list.next(tile);) {
       MEGALITH_UNROLL(1)
       for (int piece = 0; piece < full_pieces<attention>(tile); ++piece) {
-        acquire<w_free>(cta);
-        pace<w_full, 2>(cta);
-        copy_units<attention, ring, w_full>(cta, tile, piece);
+        stream_units<w_free, w_full, 2, attention, ring>(cta, tile, piece);
       }
     }
   }
   // o_proj
   MEGALITH_UNROLL(1)
   for (int mtile = 0; mtile < 4; ++mtile)
-    for (int block = 0; block < 1; ++block) {
-      acquire<w_free>(cta);
-      pace<w_full, 2>(cta);
-      copy_piece<w_full, ring, o_proj>(cta, mtile, block);
-    }
+    stream_pieces<w_free, w_full, 2, ring, o_proj>(cta, mtile, 1);
   // router
   for (int mtile = 0; mtile < 1; ++mtile)
-    for (int block = 0; block < 1; ++block) {
-      acquire<w_free>(cta);
-      pace<w_full, 9>(cta);
-      copy_piece<w_full, ring, router>(cta, mtile, block);
-    }
+    stream_pieces<w_free, w_full, 9, ring, router>(cta, mtile, 1);
   // top_k
   wait<routed>(cta);
   // expert_up
@@ -204,11 +195,7 @@ MEGALITH_DEVICE void producer(Cta &cta) {
     const ActiveExpert expert = active_expert<top_k>(cta, entry);
     MEGALITH_UNROLL(1)
     for (int mtile = 0; mtile < 4; ++mtile)
-      for (int block = 0; block < 1; ++block) {
-        acquire<w_free>(cta);
-        pace<w_full, 6>(cta);
-        copy_piece<w_full, ring, expert_up>(cta, mtile, block, expert.id);
-      }
+      stream_pieces<w_free, w_full, 6, ring, expert_up>(cta, mtile, 1, expert.id);
   }
   // expert_down
   MEGALITH_UNROLL(1)
@@ -217,20 +204,12 @@ MEGALITH_DEVICE void producer(Cta &cta) {
     const ActiveExpert expert = active_expert<top_k>(cta, entry);
     MEGALITH_UNROLL(1)
     for (int mtile = 0; mtile < 4; ++mtile)
-      for (int block = 0; block < 1; ++block) {
-        acquire<w_free>(cta);
-        pace<w_full, 9>(cta);
-        copy_piece<w_full, ring, expert_down>(cta, mtile, block, expert.id);
-      }
+      stream_pieces<w_free, w_full, 9, ring, expert_down>(cta, mtile, 1, expert.id);
   }
   // qkv_proj
   MEGALITH_UNROLL(1)
   for (int mtile = 0; mtile < 12; ++mtile)
-    for (int block = 0; block < 1; ++block) {
-      acquire<w_free>(cta);
-      pace<w_full, 4>(cta);
-      copy_piece<w_full, ring, qkv_proj>(cta, mtile, block);
-    }
+    stream_pieces<w_free, w_full, 4, ring, qkv_proj>(cta, mtile, 1);
 }
 
 MEGALITH_DEVICE void poller(Cta &cta) {
@@ -422,16 +401,12 @@ MEGALITH_DEVICE void epilogue(Cta &cta) {
   fetch_slice<o_proj, Previous<resid_words>, o_proj_kept>(cta);
   MEGALITH_UNROLL(1)
   for (int mtile = 0; mtile < 4; ++mtile) {
-    const int place = wait<p_full>(cta);
-    const Fragment sum = sum_chunks<part>(cta, place);
-    release<p_free>(cta);
+    const Fragment sum = take_part<p_full, p_free, part>(cta);
     epilogue_residual<o_proj, mid_words, o_proj_kept>(cta, mtile, sum);
   }
   // router
   for (int mtile = 0; mtile < 1; ++mtile) {
-    const int place = wait<p_full>(cta);
-    const Fragment sum = sum_chunks<part>(cta, place);
-    release<p_free>(cta);
+    const Fragment sum = take_part<p_full, p_free, part>(cta);
     epilogue_logits<router, logits_words>(cta, mtile, sum);
   }
   // top_k
@@ -443,9 +418,7 @@ MEGALITH_DEVICE void epilogue(Cta &cta) {
     const ActiveExpert expert = active_expert<top_k>(cta, entry);
     MEGALITH_UNROLL(1)
     for (int mtile = 0; mtile < 4; ++mtile) {
-      const int place = wait<p_full>(cta);
-      const Fragment sum = sum_chunks<part>(cta, place);
-      release<p_free>(cta);
+      const Fragment sum = take_part<p_full, p_free, part>(cta);
       epilogue_glu<expert_up, act_words>(cta, mtile, sum, expert.pairs, expert.count);
     }
   }
@@ -457,9 +430,7 @@ MEGALITH_DEVICE void epilogue(Cta &cta) {
     const ActiveExpert expert = active_expert<top_k>(cta, entry);
     MEGALITH_UNROLL(1)
     for (int mtile = 0; mtile < 4; ++mtile) {
-      const int place = wait<p_full>(cta);
-      const Fragment sum = sum_chunks<part>(cta, place);
-      release<p_free>(cta);
+      const Fragment sum = take_part<p_full, p_free, part>(cta);
       epilogue_down<expert_down, down_rows>(cta, mtile, sum, expert.pairs, expert.count);
     }
   }
@@ -468,18 +439,17 @@ MEGALITH_DEVICE void epilogue(Cta &cta) {
   // qkv_proj
   MEGALITH_UNROLL(1)
   for (int mtile = 0; mtile < 12; ++mtile) {
-    const int place = wait<p_full>(cta);
-    const Fragment sum = sum_chunks<part>(cta, place);
-    release<p_free>(cta);
+    const Fragment sum = take_part<p_full, p_free, part>(cta);
     epilogue_words<qkv_proj, qkv_words>(cta, mtile, sum);
   }
 }
 
 MEGALITH_KERNEL(layer) {
+  make_barriers<w_full, w_free, qkv_full, qkv_free, mparts_full, mparts_free, p_full, p_free,
+                routed, act_full, act_free>();
   Cta cta(args);
   start_delay(cta);
-  setup<w_full, w_free, qkv_full, qkv_free, mparts_full, mparts_free, p_full, p_free, routed,
-        act_full, act_free>(cta);
+  setup(cta);
   switch (cta.role) {
   case Role::producer:
     return producer(cta);

@@ -1,0 +1,129 @@
+// The sums of an m-tile, from the consumer warps, which have a chunk of K each, to the epilogue,
+// which adds the chunks in their order.
+#pragma once
+
+#include "codegen/device/edges.cuh"
+
+namespace megalith {
+
+/// A lane's four sums of a 16 x 8 tile, as mma leaves them, g = lane / 4, t = lane % 4:
+/// {(g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1)}. Rows g and g + 8 are the two output rows
+/// of the tile's strip g; the other index is the activation row (or pair).
+struct Fragment {
+  float v[4];
+};
+
+/// The sums of two column tiles: activation rows (or pairs) 0..7 and 8..15.
+struct Fragments {
+  Fragment low, high;
+};
+
+/// The 8 warps' chunk sums on their way to the epilogue: fp32 `[Slots][8 warps][Tiles][16][8]`,
+/// with a column tile for every 8 activation rows.
+template <uint32_t Offset, int Slots, int Tiles = 1> struct Part {
+  static constexpr uint32_t kOffset = Offset;
+  static constexpr int kSlots = Slots, kTiles = Tiles;
+  static constexpr uint32_t kTileBytes = 16 * 8 * 4, kChunkBytes = Tiles * kTileBytes;
+  static constexpr uint32_t kSlotBytes = kConsumerWarps * kChunkBytes;
+  static constexpr uint32_t kBytes = Slots * kSlotBytes;
+  static_assert(Offset % 16 == 0);
+
+  /// Where this lane's rows g of chunk `chunk` begin; rows g + 8 lie 256 B further, the second
+  /// column tile kTileBytes.
+  template <class Cta>
+  static MEGALITH_DEVICE unsigned char *at(const Cta &cta, int slot, int chunk) {
+    return cta.smem + kOffset + slot * kSlotBytes + chunk * kChunkBytes + 8 * cta.lane;
+  }
+};
+
+struct alignas(8) FloatPair {
+  float x, y;
+};
+
+namespace detail {
+MEGALITH_DEVICE void store_fragment(unsigned char *at, const Fragment &sum) {
+  platform::st_shared(at, FloatPair{sum.v[0], sum.v[1]});
+  platform::st_shared(at + 256, FloatPair{sum.v[2], sum.v[3]});
+}
+} // namespace detail
+
+/// Consumer warp: stores its chunk's sums in an acquired slot of P.
+template <class P, class Cta>
+MEGALITH_DEVICE void store_part(const Cta &cta, int slot, const Fragment &sum) {
+  static_assert(P::kTiles == 1);
+  detail::store_fragment(P::at(cta, slot, cta.role_warp), sum);
+}
+template <class P, class Cta>
+MEGALITH_DEVICE void store_part(const Cta &cta, int slot, const Fragments &sum) {
+  static_assert(P::kTiles == 2);
+  unsigned char *at = P::at(cta, slot, cta.role_warp);
+  detail::store_fragment(at, sum.low);
+  detail::store_fragment(at + P::kTileBytes, sum.high);
+}
+
+namespace detail {
+MEGALITH_DEVICE Fragment add_chunks(const unsigned char *at, uint32_t chunk_bytes) {
+  Fragment sum;
+  MEGALITH_UNROLL(8)
+  for (int chunk = 0; chunk < kConsumerWarps; ++chunk) {
+    const auto low = platform::ld_shared<FloatPair>(at + chunk * chunk_bytes);
+    const auto high = platform::ld_shared<FloatPair>(at + chunk * chunk_bytes + 256);
+    sum =
+        chunk == 0
+            ? Fragment{{low.x, low.y, high.x, high.y}}
+            : Fragment{{sum.v[0] + low.x, sum.v[1] + low.y, sum.v[2] + high.x, sum.v[3] + high.y}};
+  }
+  return sum;
+}
+/// Out of line: every stage's epilogue has one.
+MEGALITH_COLD Fragment sum_chunks_at(const unsigned char *at, uint32_t chunk_bytes) {
+  return add_chunks(at, chunk_bytes);
+}
+} // namespace detail
+
+/// Epilogue warp: the chunks of a slot added in ascending order: a Fragment, or Fragments where P
+/// has two column tiles.
+template <class P, class Cta> MEGALITH_DEVICE auto sum_chunks(const Cta &cta, int slot) {
+  const unsigned char *at = P::at(cta, slot, 0);
+  if constexpr (P::kTiles == 1)
+    return detail::sum_chunks_at(at, P::kChunkBytes);
+  else
+    return Fragments{detail::sum_chunks_at(at, P::kChunkBytes),
+                     detail::sum_chunks_at(at + P::kTileBytes, P::kChunkBytes)};
+}
+
+namespace detail {
+/// Of all column tiles.
+template <class P> MEGALITH_DEVICE auto add_all_chunks(const unsigned char *at) {
+  if constexpr (P::kTiles == 1)
+    return add_chunks(at, P::kChunkBytes);
+  else
+    return Fragments{add_chunks(at, P::kChunkBytes),
+                     add_chunks(at + P::kTileBytes, P::kChunkBytes)};
+}
+
+template <class Full, class Free, class P>
+MEGALITH_COLD auto take_over(const LaunchArgs &args, uint64_t n, uint32_t use) {
+  const Called cta = {args, n};
+  const int slot = use % P::kSlots;
+  platform::mark<platform::verb::Wait, Full>();
+  await_phase<Full>(cta, slot, use / P::kSlots & 1, use);
+  platform::mark_end();
+  const auto sum = add_all_chunks<P>(P::at(cta, slot, 0));
+  platform::mark<platform::verb::Release, Free>();
+  arrive<Free>(cta, slot);
+  platform::mark_end();
+  return sum;
+}
+} // namespace detail
+
+/// Epilogue warp: waits for Full, adds the slot's chunks as sum_chunks does and releases the slot
+/// (edge Free), out of line.
+template <class Full, class Free, class P, class Cta> MEGALITH_DEVICE auto take_part(Cta &cta) {
+  static_assert(Full::kSlots == P::kSlots && Free::kSlots == P::kSlots);
+  const Use use = cta.template next_use<Full::kId, P::kSlots>();
+  cta.template count_uses<Free::kId, P::kSlots>(1);
+  return detail::take_over<Full, Free, P>(cta.args, cta.n, use.number);
+}
+
+} // namespace megalith
