@@ -127,18 +127,48 @@ static LogicalResult verifyUsed(ComputeOp call) {
                             << "', which no later step names; expected the step that uses it";
 }
 
-// A variable that calls change: one call gives it what another takes.
+/// Names in a call's arguments.
+static SmallVector<StringRef> argumentsOf(Operation *call) {
+  SmallVector<StringRef> names;
+  for (auto arg : call->getAttrOfType<ArrayAttr>("args").getAsRange<StringAttr>())
+    llvm::append_range(names, namesIn(arg));
+  return names;
+}
+
+// A variable that calls change: one call gives it what another takes, and the last to name it hands
+// that on: to memory, to who names its result, or to a variable that is named once more.
 static LogicalResult verifyVariable(LocalOp local) {
   if (local.getType().starts_with("const "))
     return success();
   const StringRef name = resultOf(local);
-  int64_t calls = 0;
+  SmallVector<Operation *> calls,
+      named; // calls: of the role, since a loop's may serve what is behind
+  local->getParentOfType<RoleOp>().walk([&](Operation *op) {
+    if (isCall(op))
+      calls.push_back(op);
+  });
   for (Operation *after = local->getNextNode(); after; after = after->getNextNode())
-    after->walk([&](Operation *op) { calls += isCall(op) && mentions(op, name); });
-  if (calls >= 2)
+    after->walk([&](Operation *op) {
+      if (isCall(op) && mentions(op, name))
+        named.push_back(op);
+    });
+  if (named.size() < 2)
+    return local.emitOpError() << "expected a call that fills '" << name
+                               << "' and one that uses it, but got " << named.size()
+                               << " that names it";
+  Operation *last = named.back();
+  auto isNamedAgain = [&](StringRef other) {
+    return other != name && llvm::any_of(llvm::make_range(llvm::find(calls, last) + 1, calls.end()),
+                                         [&](Operation *later) { return mentions(later, other); });
+  };
+  if (!last->getAttrOfType<ArrayAttr>("writes").empty() || last->hasAttr("result") ||
+      llvm::any_of(argumentsOf(last), isNamedAgain))
     return success();
-  return local.emitOpError() << "expected a call that fills '" << name
-                             << "' and one that uses it, but got " << calls << " that names it";
+  auto error = last->emitOpError() << "changes '" << name
+                                   << "', which no later step names; expected the call that takes "
+                                      "it behind this one";
+  error.attachNote(local.getLoc()) << "it is declared here";
+  return error;
 }
 
 namespace {

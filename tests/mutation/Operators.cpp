@@ -56,6 +56,14 @@ Operation *nextStep(Operation *op) {
   return op;
 }
 
+/// The next op of the same block that computes.
+Operation *nextCall(Operation *op) {
+  do
+    op = op->getNextNode();
+  while (op && !isa<ComputeOp>(op));
+  return op;
+}
+
 class Collector {
 public:
   explicit Collector(ModuleOp plan) : plan(plan) {}
@@ -201,6 +209,8 @@ private:
     if (Operation *next = nextStep(op); next && (canMove(op) && canMove(next)))
       push("reorder", "behind " + next->getName().stripDialect(),
            [](Operation *op) { op->moveAfter(nextStep(op)); });
+    if (isa<ForOp>(op) && nextCall(op) && nextCall(op) != nextStep(op))
+      push("reorder", "behind the next call", [](Operation *op) { op->moveAfter(nextCall(op)); });
     auto loop = dyn_cast<ForOp>(op->getParentOp());
     if (!loop || !canMove(op) || isa<ForOp>(op))
       return;

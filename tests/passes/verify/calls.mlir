@@ -333,3 +333,27 @@ task.kernel @held "toy" target "sm_90a" sms 1 rows 1 {
     }
   }
 }
+
+// -----
+
+// A sum is stored before it is made.
+task.kernel @early "toy" target "sm_90a" sms 1 rows 1 {
+  task.buffer @xs [1, 8] f32 smem scratch
+  task.buffer @part [1, 8] f32 smem scratch
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+    task.role consumer {
+      task.compute "load" [] reads [] writes [@xs[0, 0] 1 x [8]]
+      // expected-note @+1 {{it is declared here}}
+      task.local "sum" : "Fragment" = "{}"
+      task.compute "store_part<part>" ["sum"] reads [] writes [@part[0, 0] 1 x [8]]
+      task.for "block" in 2 {
+        // expected-error @+1 {{changes 'sum', which no later step names; expected the call that takes it behind this one}}
+        task.compute "gemv" ["sum", "block"] reads [@xs[0, 0] 1 x [8]] writes []
+      }
+    }
+  }
+}
