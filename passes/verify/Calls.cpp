@@ -189,6 +189,8 @@ struct Link {
 static const Link kAttention[] = {{"attention_prepare"},     {"attention_begin"},
                                   {"attention_piece", true}, {"attention_tail"},
                                   {"attention_finish"},      {"publish_partials"}};
+// One row's heads are polled to registers (scores.cuh).
+static const Link kHeads[] = {{"poll_heads"}, {"attention_begin"}};
 static const Link kBest[] = {{"epilogue_head", true}, {"store_candidates"}};
 // A row of a stream and its branch are in registers until they meet (stream_rows.cuh).
 static const Link kJoined[] = {
@@ -316,9 +318,10 @@ static LogicalResult verifyQuantized(StageOp stage) {
 
 static LogicalResult verifyTurn(Block &turn) {
   // What a tile found passes through shared memory in rounds.
-  if (failed(verifyChain(turn, kAttention, /*round=*/2)) || failed(verifyChain(turn, kBest)) ||
-      failed(verifyChain(turn, kJoined)) || failed(verifyChain(turn, kNormed)) ||
-      failed(verifyChain(turn, kPairs)) || failed(verifyChain(turn, kAdded)) ||
+  if (failed(verifyChain(turn, kAttention, /*round=*/2)) || failed(verifyChain(turn, kHeads)) ||
+      failed(verifyChain(turn, kBest)) || failed(verifyChain(turn, kJoined)) ||
+      failed(verifyChain(turn, kNormed)) || failed(verifyChain(turn, kPairs)) ||
+      failed(verifyChain(turn, kAdded)) ||
       (makes(turn, "gemv_held") && failed(verifyChain(turn, kHeld, /*round=*/1))))
     return failure();
   for (Operation &op : turn) {

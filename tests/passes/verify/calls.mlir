@@ -357,3 +357,31 @@ task.kernel @early "toy" target "sm_90a" sms 1 rows 1 {
     }
   }
 }
+
+// -----
+
+// Heads meet keys before they have come.
+task.kernel @heads "toy" target "sm_90a" sms 1 rows 1 {
+  task.exchange @qkv [1, 8] bf16 sentinel sets 2 slot 0 edge @qkv_words
+  task.buffer @query [1, 8] bf16 smem scratch
+  task.edge 0 @qkv_words words epilogue -> consumer
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.rearm @qkv
+      task.launch_dependents
+    }
+    task.role consumer {
+      task.launch_wait
+      task.local "words" : "HeadWords<s>"
+      // expected-error @+1 {{expected poll_heads as call 1 on one state, but got attention_begin; each works on what the one before left}}
+      task.compute "attention_begin<s>" ["words"] reads [] writes [@query[0, 0] 1 x [8]]
+      task.poll "poll_heads<s, qkv_words>" ["words"] waits @qkv_words reads [@qkv[0, 0] 1 x [8]] writes []
+      task.compute "store_query" ["words"] reads [@query[0, 0] 1 x [8]] writes []
+    }
+    task.role epilogue {
+      task.launch_wait
+      task.compute "publish" [] reads [] writes [@qkv[0, 0] 1 x [8]]
+    }
+  }
+}
