@@ -57,16 +57,6 @@ static StringRef nameIn(std::optional<StringRef> result) {
 }
 
 Fused fusedAt(Block::iterator first, Block::iterator end) {
-  if (Triple<AcquireOp, PaceOp, CopyOp> s(first, end); s && !s.first.getResult()) {
-    StringRef rest = argumentsOf(s.third.getCallee(), "copy_units");
-    const std::string full = (", " + s.third.getEdge()).str();
-    if (rest.consume_back(full) && s.second.getEdge() == s.third.getEdge())
-      return {3,
-              call("stream_units<" + s.first.getEdge() + full + ", " + Twine(s.second.getWindow()) +
-                       ", " + rest + ">",
-                   textsOf(s.third.getArgs())),
-              ""};
-  }
   if (Triple<WaitOp, ComputeOp, ReleaseOp> s(first, end); s && s.second.getResult()) {
     const auto args = textsOf(s.second.getArgs());
     for (auto [callee, fused] :

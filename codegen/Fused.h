@@ -17,7 +17,6 @@ struct Fused {
 };
 
 /// What the steps from `first` on are fused to:
-///   acquire, pace, copy "copy_units<C, R, Full>"   stream_units<Free, Full, window, C, R>(cta, …)
 ///   wait, compute "sum_chunks<P>", release         take_part<Full, Free, P>(cta)
 ///   wait, compute "sum_scaled<P>", release         take_scaled<Full, Free, P>(cta, factors)
 Fused fusedAt(mlir::Block::iterator first, mlir::Block::iterator end);

@@ -10,7 +10,6 @@
 #include "codegen/device/roots.cuh"
 #include "codegen/device/rope.cuh"
 #include "codegen/device/scores.cuh"
-#include "codegen/device/stream.cuh"
 
 namespace megalith {
 
@@ -27,40 +26,21 @@ MEGALITH_DEVICE unsigned char *kv_unit(const Cta &cta, const AttentionTile &tile
          index * AttentionShape<C>::kUnitBytes;
 }
 
-namespace detail {
-/// Piece i of the tile's full units, which lie one after the other unless a page ends between them.
-template <class C, class Cta>
-MEGALITH_DEVICE PieceRun unit_run(const Cta &cta, const AttentionTile &tile, int i) {
+/// Producer: copies piece i of the tile's full units to the next, acquired, slot of R. Its units
+/// lie one after the other unless a page ends between them. Not out of line as pieces of weights
+/// (stream.cuh): a long history's pieces are small and many, and this is what bounds their rate.
+template <class C, class R, class Full, class Cta>
+MEGALITH_DEVICE void copy_units(Cta &cta, const AttentionTile &tile, int i) {
   using S = AttentionShape<C>;
+  static_assert(S::kPieceBytes <= R::kSlotBytes);
   const UnitRange range = piece_units<C>(tile, i);
   const int units = range.end - range.first, position = tile.first + kUnitPositions * range.first;
   const int left = (kPagePositions - position % kPagePositions) / kUnitPositions; // in the page
   const int first = units < left ? units : left;
-  PieceRun run;
-  run.from = kv_unit<C>(cta, tile, position);
-  run.bytes = first * S::kUnitBytes;
-  if (first < units) {
-    run.parts = 2;
-    run.part_stride = kv_unit<C>(cta, tile, position + kUnitPositions * first) - run.from;
-    run.more_bytes = (units - first) * S::kUnitBytes;
-  }
-  return run;
-}
-} // namespace detail
-
-/// Producer: copies piece i of the tile's full units to the next, acquired, slot of R.
-template <class C, class R, class Full, class Cta>
-MEGALITH_DEVICE void copy_units(Cta &cta, const AttentionTile &tile, int i) {
-  static_assert(AttentionShape<C>::kPieceBytes <= R::kSlotBytes);
-  const PieceRun run = detail::unit_run<C>(cta, tile, i);
-  copy_bulk<Full, R>(cta, run.from, run.bytes, run.from + run.part_stride, run.more_bytes);
-}
-
-/// Producer: the same with acquire<Free> and pace<Full, Window> before it, out of line.
-template <class Free, class Full, int Window, class C, class R, class Cta>
-MEGALITH_DEVICE void stream_units(Cta &cta, const AttentionTile &tile, int i) {
-  static_assert(AttentionShape<C>::kPieceBytes <= R::kSlotBytes);
-  stream<Free, Full, Window, R>(cta, detail::unit_run<C>(cta, tile, i));
+  const unsigned char *rest =
+      first < units ? kv_unit<C>(cta, tile, position + kUnitPositions * first) : nullptr;
+  copy_bulk<Full, R>(cta, kv_unit<C>(cta, tile, position), first * S::kUnitBytes, rest,
+                     (units - first) * S::kUnitBytes);
 }
 
 /// Poller: brings the tile's words of launch n-1 (E: the edge of the qkv exchange, age 1) to slot

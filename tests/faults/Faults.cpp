@@ -54,7 +54,9 @@ llvm::ArrayRef<Fault> faults() {
        "bulk copies bring 16 bytes less than is waited for",
        "w_full",
        {{"codegen/device/edges.cuh", "mbarrier_arrive_expect_tx(barrier, bytes + rest_bytes)",
-         "mbarrier_arrive_expect_tx(barrier, bytes + rest_bytes + 16)"}}},
+         "mbarrier_arrive_expect_tx(barrier, bytes + rest_bytes + 16)"},
+        {"codegen/device/stream.cuh", "mbarrier_arrive_expect_tx(barrier, expected)",
+         "mbarrier_arrive_expect_tx(barrier, expected + 16)"}}},
   };
   return list;
 }

@@ -212,7 +212,9 @@ MEGALITH_DEVICE void producer(Cta &cta) {
         for (AttentionTiles<attention>::Tile tile; tile_list.next(tile);) {
           MEGALITH_UNROLL(1)
           for (int piece = 0; piece < full_pieces<attention>(tile); ++piece) {
-            stream_units<w_free, w_full, 2, attention, ring>(cta, tile, piece);
+            acquire<w_free>(cta);
+            pace<w_full, 2>(cta);
+            copy_units<attention, ring, w_full>(cta, tile, piece);
           }
         }
       }
