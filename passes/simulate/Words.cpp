@@ -13,6 +13,17 @@ using megalith::verify::Instr;
 
 namespace megalith::simulate {
 
+/// Loads of epoch words that a lane has under way at a time.
+constexpr int64_t kRecordBatch = 12;
+
+/// Bytes of a merge tile's records, of all splits of its row; `key` as keyOf has it.
+static int64_t recordBytes(const Facts &facts, int64_t key) {
+  const auto row = size_t((key - 1) / facts.kvHeads);
+  if (row >= facts.splits.size())
+    return 0;
+  return facts.splits[row] * llvm::divideCeil(facts.headDim / facts.mergeParts + 2, 3) * 16;
+}
+
 /// Which words of an exchange: 0 those that no table names or, in a poll, all of them, else those
 /// of one table entry.
 int64_t Engine::keyOf(const Launch &launch, const Warp &warp, const Instr &,
@@ -197,13 +208,26 @@ Engine::Outcome Engine::poll(int64_t id, const Instr &instr) {
   }
   setPolling(warp, true);
   const double load = memory.inFlight(), before = warp.time;
+  // `bytes`: what a look of one warp is at.
+  const auto untilSwept = [&](double sweep, int64_t bytes) {
+    // A hop's way has a look of one load a lane in it; what more there is comes behind.
+    warp.time = std::max(warp.time + sweep, last + costs.arrivalOf(1, bytes, load) +
+                                                std::max(sweep - costs.look.at(load), 0.0));
+  };
+  const bool isMerge = key > 0 && read->axiom != Axiom::Uniform;
+  const int64_t records = isMerge ? recordBytes(factsOf(launch, warp), key) : 0;
   if (isConsumer) {
     const int64_t rows = byRow ? 1 : rect.rows;
     const int64_t mine = byRow ? width : rows * width / kConsumers;
     // Rows whose words came early were read before the last came.
-    const double sweep = costs.sweepOf(mine, 8, load);
-    const auto late = int64_t(std::ceil(double(rows) * (words ? words->lateShare(sweep) : 1)));
-    warp.time = std::max(warp.time + sweep, last + costs.arrivalOf(late, width, load));
+    if (isMerge) { // a share of them
+      const int64_t share = records / kConsumers;
+      untilSwept(costs.sweepOf(share, kRecordBatch, load, /*epochs=*/true), share);
+    } else {
+      const double sweep = costs.sweepOf(mine, 8, load);
+      const auto late = int64_t(std::ceil(double(rows) * (words ? words->lateShare(sweep) : 1)));
+      warp.time = std::max(warp.time + sweep, last + costs.arrivalOf(late, width, load));
+    }
     const Price &after = launch.prices->afterPoll(warp.role, warp.at);
     warp.time += warp.seen[warp.at] ? after.warm : after.first;
     warp.seen[warp.at] = true;
@@ -216,16 +240,9 @@ Engine::Outcome Engine::poll(int64_t id, const Instr &instr) {
     if (key > 0 && read->axiom == Axiom::Uniform) {
       bytes = width * factsOf(launch, warp).entries[size_t(key) - 1].pairs;
       batch = std::min<int64_t>(llvm::divideCeil(2 * width, 512), 8); // two rows
-    } else if (key > 0) { // a merge tile's records of all splits
-      batch = 12;
-      const auto row = size_t((key - 1) / factsOf(launch, warp).kvHeads);
-      bytes =
-          row < factsOf(launch, warp).splits.size()
-              ? factsOf(launch, warp).splits[row] *
-                    llvm::divideCeil(
-                        factsOf(launch, warp).headDim / factsOf(launch, warp).mergeParts + 2, 3) *
-                    16
-              : 0;
+    } else if (isMerge) {
+      batch = kRecordBatch;
+      bytes = records;
     } else if (write && write->isShared) {
       const verify::Rect target = write->at(warp.dims.data());
       const Tile *tile = tileOf(launch, warp);
@@ -234,10 +251,7 @@ Engine::Outcome Engine::poll(int64_t id, const Instr &instr) {
       if (tile && tile->goesOn && !tile->isNew) // its queries are there
         bytes = 0;
     }
-    // A hop's way has a look of one load a lane in it; what more there is comes behind.
-    const double sweep = costs.sweepOf(bytes, batch, load, /*epochs=*/batch > 8);
-    warp.time = std::max(warp.time + sweep, last + costs.arrivalOf(1, 4096, load) +
-                                                std::max(sweep - costs.look.at(load), 0.0));
+    untilSwept(costs.sweepOf(bytes, batch, load, /*epochs=*/batch > 8), 4096);
   }
   warp.phase = 2;
   return isNow(id) ? (setPolling(warp, false), Outcome::Next) : Outcome::Blocked;

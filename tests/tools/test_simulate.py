@@ -34,7 +34,7 @@ def test_a_layer_is_predicted(artifact, tmp_path):
     assert (found["format"], found["version"], found["source"]) == ("megalith-trace", 2, "predicted")
     layer = next(k for k in found["summary"]["kernels"] if k["kernel"] == "layer")
     stages = [s["stage"] for s in layer["stages"] if s["role"] == "consumer"]
-    assert stages == ["attention", "o_proj", "router", "top_k", "expert_up", "expert_down", "qkv_proj"]
+    assert stages == ["attention", "merge", "o_proj", "router", "top_k", "expert_up", "expert_down", "qkv_proj"]
     path = found["path"]
     sums = sum(s["end"] - s["begin"] for s in path["segments"])
     assert abs(sums - (path["end"] - path["begin"])) <= 0.2 * len(path["segments"])
@@ -75,7 +75,7 @@ def test_one_rank_of_several(tmp_path):
 
     def step(*options):
         text = megalith("simulate", folder, "--step", "--context", "64", *options).stdout
-        assert "estimated, by the cost of like functions: store_pairs " in text
+        assert "estimated, by the cost of like functions: epilogue_outputs merge_gated store_pairs " in text
         return float(next(l for l in text.splitlines() if l.startswith("a whole step")).split()[-2])
 
     assert step("--hop-ns", "0") < step() < step("--hop-ns", "5000")
@@ -196,7 +196,7 @@ def test_a_step_in_one_launch(artifact, tmp_path):
     found = json.loads(file.read_text())
     assert [launch["number"] for launch in found["launches"]] == [2, 3] and "path" not in found
     stages = [s["stage"] for s in found["summary"]["kernels"][0]["stages"] if s["role"] == "consumer"]
-    assert stages == ["attention", "o_proj", "router", "top_k", "expert_up", "expert_down", "qkv_proj", "launch_end"]
+    assert stages == ["attention", "merge", "o_proj", "router", "top_k", "expert_up", "expert_down", "qkv_proj", "launch_end"]
     done = megalith("simulate", folder, "--layers", "2", code=2)
     assert "--layers: a launch of --scope=step has all layers; leave --layers out" in done.stderr
 
