@@ -152,6 +152,11 @@ static void readExchanges(Reader &read, Costs &costs) {
             std::max(1000 * read(hop) - read(hop + ".rest") - handover, oneWay));
       }
   }
+  // 32 splits of 6 and of 11 words of 16 bytes, with nothing in flight.
+  constexpr double kFew = 32 * 6 * 16, kMany = 32 * 11 * 16;
+  const double few = 1000 * read("merge.32x6"), many = 1000 * read("merge.32x11");
+  costs.recordsPerByte = std::max(many - few, 0.0) / (kMany - kFew);
+  costs.records = few - kFew * costs.recordsPerByte;
   // One row is three loads a lane, two rows are six at once.
   for (int64_t window : {0, 2, 4}) {
     const double three = read(formatv("sweep.rows1.window{0}", window));
@@ -241,6 +246,13 @@ double Costs::part(StringRef name, int64_t rows, Heat heat) const {
   if (known.empty())
     return 0;
   return codeScale * between(rows, known, [&](int64_t at) { return *find(at); });
+}
+
+double Costs::recordsOf(int64_t bytes, double inFlight) const {
+  // What is in flight holds them up as it does a row.
+  constexpr int64_t kRow = 4096;
+  return records + recordsPerByte * double(bytes) + arrivalOf(1, kRow, inFlight) -
+         arrivalOf(1, kRow, 0);
 }
 
 double Costs::arrivalOf(int64_t rows, int64_t bytes, double inFlight) const {

@@ -64,6 +64,8 @@ struct Costs {
   double read = 0;   ///< of a word that L2 has
   /// By rows, then (bytes of a row): from stored to polled and at hand.
   std::map<int64_t, std::map<int64_t, Curve>> arrival;
+  double records = 0;        ///< a merge tile's records from stored to at hand, of few bytes
+  double recordsPerByte = 0; ///< and each further byte of them
   Curve hop;       ///< that words come later from another rank, by bytes; empty: not measured
   Curve look;      ///< a warp's loads of words that are there, three a lane
   Curve lookMore;  ///< each further one
@@ -89,6 +91,8 @@ struct Costs {
   double part(llvm::StringRef name, int64_t rows, Heat heat = kWarm) const;
   /// Of `rows` rows of `bytes`.
   double arrivalOf(int64_t rows, int64_t bytes, double inFlight) const;
+  /// Of a merge tile's records, `bytes` in all, that the warps of an SM gather among them.
+  double recordsOf(int64_t bytes, double inFlight) const;
   /// One warp's gather of so many bytes that are there, at most `batch` loads a lane at once.
   double sweepOf(int64_t bytes, int64_t batch, double inFlight, bool epochs = false) const;
 };

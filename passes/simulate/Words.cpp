@@ -208,12 +208,6 @@ Engine::Outcome Engine::poll(int64_t id, const Instr &instr) {
   }
   setPolling(warp, true);
   const double load = memory.inFlight(), before = warp.time;
-  // `bytes`: what a look of one warp is at.
-  const auto untilSwept = [&](double sweep, int64_t bytes) {
-    // A hop's way has a look of one load a lane in it; what more there is comes behind.
-    warp.time = std::max(warp.time + sweep, last + costs.arrivalOf(1, bytes, load) +
-                                                std::max(sweep - costs.look.at(load), 0.0));
-  };
   const bool isMerge = key > 0 && read->axiom != Axiom::Uniform;
   const int64_t records = isMerge ? recordBytes(factsOf(launch, warp), key) : 0;
   if (isConsumer) {
@@ -221,8 +215,8 @@ Engine::Outcome Engine::poll(int64_t id, const Instr &instr) {
     const int64_t mine = byRow ? width : rows * width / kConsumers;
     // Rows whose words came early were read before the last came.
     if (isMerge) { // a share of them
-      const int64_t share = records / kConsumers;
-      untilSwept(costs.sweepOf(share, kRecordBatch, load, /*epochs=*/true), share);
+      const double sweep = costs.sweepOf(records / kConsumers, kRecordBatch, load, /*epochs=*/true);
+      warp.time = std::max(warp.time + sweep, last + costs.recordsOf(records, load));
     } else {
       const double sweep = costs.sweepOf(mine, 8, load);
       const auto late = int64_t(std::ceil(double(rows) * (words ? words->lateShare(sweep) : 1)));
@@ -251,7 +245,10 @@ Engine::Outcome Engine::poll(int64_t id, const Instr &instr) {
       if (tile && tile->goesOn && !tile->isNew) // its queries are there
         bytes = 0;
     }
-    untilSwept(costs.sweepOf(bytes, batch, load, /*epochs=*/batch > 8), 4096);
+    // A hop's way has a look of one load a lane in it; what more there is comes behind.
+    const double sweep = costs.sweepOf(bytes, batch, load, /*epochs=*/batch > 8);
+    warp.time = std::max(warp.time + sweep, last + costs.arrivalOf(1, 4096, load) +
+                                                std::max(sweep - costs.look.at(load), 0.0));
   }
   warp.phase = 2;
   return isNow(id) ? (setPolling(warp, false), Outcome::Next) : Outcome::Blocked;
