@@ -86,7 +86,7 @@ run() { # STEPS
       try 120 "$folder/check" record "$plan" "$out" "$([ $rows = 1 ] && echo 2047,8192 || echo 2047)"
       MEGALITH_HOP_NS=800 try 120 "$folder/check" steps "$plan" 2047 "$1" "$(($1 / 5))"
     done
-    try 240 "$folder/megalith-bench" "$folder/$name/sm_90a" --tp 8 --mirror-ranks \
+    try 240 "$folder/megalith-bench" "$folder/$name/sm_90a" --tp 8 --mirror-ranks --rows 1,16 \
       --hop 0,800,1500 --context 2048,8192,131072 --json "$out/$name.json"
   done
   finish
