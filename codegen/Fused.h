@@ -21,11 +21,11 @@ struct Fused {
 ///   wait, compute "sum_scaled<P>", release         take_scaled<Full, Free, P>(cta, factors)
 Fused fusedAt(mlir::Block::iterator first, mlir::Block::iterator end);
 
-/// The same of a whole loop over all pieces of an m-tile, n of them:
-///   acquire, pace, copy "copy_piece<Full, R, L>"   stream_pieces<Free, Full, window, R, L>(cta,
-///   tile, n, …) wait, compute "gemv_blocks<L, R>", release     multiply_pieces<Full, Free, R,
-///   L>(cta, sum, tile, n, column)
-/// "" if the loop is none.
+/// The same of a whole loop over all pieces of an m-tile, n of them, or "" if the loop is none:
+///   acquire, pace, copy "copy_piece<Full, R, L>":
+///       stream_pieces<Free, Full, window, R, L>(cta, tile, n, …)
+///   wait, compute "gemv_blocks<L, R>", release:
+///       multiply_pieces<Full, Free, R, L>(cta, sum, tile, n, column)
 std::string fusedLoop(task::ForOp loop);
 
 } // namespace megalith
