@@ -59,7 +59,7 @@ Error Timing::measure(std::span<const StepSequence> stepSequences, Cell &cell) {
   if (Error error = demandSameLogits("a stream of programmatic launches"))
     return error;
 
-  MEGALITH_TRY(graph, timeGraph(/*feedback=*/false));
+  MEGALITH_TRY(graph, timeGraph(wholeStep(/*feedback=*/false), launches));
   cell.graph = summarise(*graph);
   if (Error error = demandSameLogits("a CUDA graph"))
     return error;
@@ -79,14 +79,16 @@ Timing::Prepared Timing::wholeStep(bool feedback) const {
   return step;
 }
 
-Expected<std::vector<double>> Timing::timeGraph(bool feedback) {
-  const Prepared step = wholeStep(feedback);
+Expected<std::vector<double>> Timing::timeGraph(const Prepared &step, int64_t count,
+                                                const LaunchOf &launchOf) {
   Driver &driver = cuda.driver();
   MEGALITH_TRY(graph, driver.capture([&] { return cuda.enqueue(step, Chaining::Programmatic); }));
-  auto replays = timeSteps([&] {
-    advanced += launches;
-    return driver.launchGraph(*graph);
-  });
+  auto replays = timeSteps(
+      [&] {
+        advanced += count;
+        return driver.launchGraph(*graph);
+      },
+      launchOf);
   if (replays) // else with the context gone, so is the graph
     driver.destroyGraph(*graph);
   return replays;
@@ -97,7 +99,7 @@ Error Timing::timeFeedback(Cell &cell) {
   MEGALITH_TRY(tokens, executor.generate(options.warmUp + options.steps));
   if (Error error = begin())
     return error;
-  MEGALITH_TRY(replays, timeGraph(/*feedback=*/true));
+  MEGALITH_TRY(replays, timeGraph(wholeStep(/*feedback=*/true), launches));
   cell.feedback = summarise(*replays);
   if (Error error = executor.followDevice())
     return error;
@@ -202,12 +204,12 @@ Error Timing::advance(int64_t count) {
 }
 
 /// Waits; a fault is told by what the launch with its number is in the plan.
-Error Timing::synchronize(const std::function<int64_t(uint64_t)> &launchOf) {
+Error Timing::synchronize(const LaunchOf &launchOf) {
   return executor.explain(cuda.driver().synchronize(), cuda.faults(), launchOf);
 }
 
 /// Microseconds of each of options.steps steps, back to back, after the warm-up.
-Expected<std::vector<double>> Timing::timeSteps(const Enqueue &step) {
+Expected<std::vector<double>> Timing::timeSteps(const Enqueue &step, const LaunchOf &launchOf) {
   for (int64_t i = 0; i < options.warmUp; ++i)
     if (Error error = step())
       return error;
@@ -223,7 +225,7 @@ Expected<std::vector<double>> Timing::timeSteps(const Enqueue &step) {
       if (Error error = step())
         return error;
   }
-  if (Error error = synchronize())
+  if (Error error = synchronize(launchOf))
     return error;
   std::vector<double> result;
   for (size_t i = 1; i < events.size(); ++i) {
@@ -372,53 +374,46 @@ Error Timing::timeRotating(Cell &cell) {
   return Error::success();
 }
 
-/// The launches before the first layer once, then these layers round and round, every launch taking
-/// its input from the one before. What they compute is no model's step, but the same work.
+/// The launches before the first layer, then `rounds` times these layers, every launch taking its
+/// input from the one before, as a CUDA graph: microseconds of each of its replays. What it
+/// computes is no model's step, but the same work.
+Expected<std::vector<double>> Timing::timeRounds(const std::vector<int64_t> &indices,
+                                                 int64_t rounds) {
+  const int64_t first = executor.getPlan().groups()[1].first;
+  Prepared all = executor.prepareLaunches(0, first);
+  for (int64_t round = 0; round < rounds; ++round)
+    for (int64_t index : indices) {
+      PreparedLaunch &launch = all.emplace_back(executor.prepareLaunches(index, 1).front());
+      launch.setLaunchInStep(uint32_t(all.size() - 1));
+    }
+  const auto count = int64_t(all.size());
+  all.push_back(executor.prepareAdvance(count, /*feedback=*/false));
+  return timeGraph(all, count, [&](uint64_t passed) {
+    const int64_t launch = int64_t(passed % uint64_t(count));
+    return launch < first ? launch : indices[size_t(launch - first) % indices.size()];
+  });
+}
+
+/// What a layer takes among these: what more rounds cost in a graph that has them.
 Error Timing::rotate(const std::vector<LaunchGroup> &groups, const Cell &cell,
                      std::optional<Times> &result, Traffic &each) {
   if (groups.size() < 2 || groups.front().first == 0)
     return Error::success();
-  const int64_t first = executor.getPlan().groups()[1].first;
-  const int64_t rounds = std::max<int64_t>(3, options.steps / 2);
   std::vector<int64_t> indices;
   for (const LaunchGroup &group : groups)
     for (int64_t i = group.first; i <= group.last(); ++i)
       indices.push_back(i);
-  Prepared layers;
-  for (int64_t index : indices)
-    layers.push_back(executor.prepareLaunches(index, 1).front());
-  if (Error error = cuda.enqueue(executor.prepareLaunches(0, first), Chaining::Programmatic))
-    return error;
-  std::vector<Event> events;
-  int64_t number = first;
-  for (int64_t round = -1; round < rounds; ++round) { // one to warm up
-    for (PreparedLaunch &launch : layers)
-      launch.setLaunchInStep(uint32_t(number++));
-    if (Error error = cuda.enqueue(layers, Chaining::Programmatic))
-      return error;
-    MEGALITH_TRY(event, Event::create(cuda.driver()));
-    if (Error error = event->record())
-      return error;
-    events.push_back(std::move(*event));
-  }
-  if (Error error = advance(number))
-    return error;
-  if (Error error = synchronize([&](uint64_t passed) {
-        return int64_t(passed) < first ? int64_t(passed)
-                                       : indices[size_t(int64_t(passed) - first) % indices.size()];
-      }))
-    return error;
-  std::vector<double> times;
-  for (size_t i = 1; i < events.size(); ++i) {
-    MEGALITH_TRY(microseconds, events[i].since(events[i - 1]));
-    times.push_back(*microseconds / double(groups.size()));
-  }
-  result = summarise(times);
+  const auto layers = int64_t(groups.size()), more = (kTurns + layers - 1) / layers;
+  MEGALITH_TRY(shorter, timeRounds(indices, 1));
+  MEGALITH_TRY(longer, timeRounds(indices, 1 + more));
+  const double once = summarise(*shorter).median;
+  for (double &time : *longer)
+    time = (time - once) / double(more * layers);
+  result = summarise(*longer);
   Traffic all;
   for (int64_t index : indices)
     all += trafficOf(cell, index);
-  const auto layersTimed = int64_t(groups.size());
-  each = {all.dense / layersTimed, all.experts / layersTimed, all.kv / layersTimed};
+  each = {all.dense / layers, all.experts / layers, all.kv / layers};
   return begin();
 }
 

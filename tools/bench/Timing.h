@@ -11,6 +11,8 @@ namespace megalith::bench {
 
 /// Launches at the end of a step whose records are read.
 inline constexpr int64_t kTracedLaunches = 16;
+/// Layers by which the longer of two graphs is longer that time layers in turn.
+inline constexpr int64_t kTurns = 48;
 
 /// Times one step of an executor, over and over: the sequences stay where they are, only the launch
 /// counter moves on.
@@ -40,11 +42,17 @@ private:
   Traffic trafficOf(const Cell &cell, int64_t launch) const;
   llvm::Error readRecords(Cell &cell);
   llvm::Error timeFeedback(Cell &cell);
-  llvm::Expected<std::vector<double>> timeSteps(const Enqueue &step);
-  llvm::Expected<std::vector<double>> timeGraph(bool feedback);
+  /// `launchOf`: index in the plan of the launch so many behind the first, for messages; null: the
+  /// launches are a step's.
+  using LaunchOf = std::function<int64_t(uint64_t)>;
+  llvm::Expected<std::vector<double>> timeSteps(const Enqueue &step, const LaunchOf &launchOf = {});
+  llvm::Expected<std::vector<double>> timeGraph(const Prepared &step, int64_t count,
+                                                const LaunchOf &launchOf = {});
+  llvm::Expected<std::vector<double>> timeRounds(const std::vector<int64_t> &indices,
+                                                 int64_t rounds);
   Prepared wholeStep(bool feedback) const;
   llvm::Error advance(int64_t count);
-  llvm::Error synchronize(const std::function<int64_t(uint64_t)> &launchOf = nullptr);
+  llvm::Error synchronize(const LaunchOf &launchOf = {});
   llvm::Error begin();
   llvm::Error demandSameLogits(const char *mode);
   std::vector<runtime::LaunchGroup> equalLayers() const;
