@@ -123,7 +123,7 @@ Nvfp4Layout::Nvfp4Layout(int64_t n, int64_t k) : n(n), k(k) {
   for (int64_t steps = group; steps <= 16; steps += group)
     if (chunk16 % steps == 0)
       kb = steps;
-  for (int64_t steps = 28 / group * group; kb < 8 && steps > 16; steps -= group)
+  for (int64_t steps = 16 + group; kb < 8 && steps <= 28; steps += group)
     if (chunk16 % steps == 0)
       kb = steps;
   blocks = chunk16 / kb;

@@ -2,8 +2,8 @@
 // does with one. Layout: docs/kernel-contract.md section 1.
 //
 // An SM owns a slice of a matrix's strips (pairs of output rows) and walks it in m-tiles of up to 8
-// strips, each block by block along K. A warp's accumulators stay in four registers over all blocks
-// of an m-tile; its sum is one chunk of K, which the epilogue warp adds to the other seven.
+// strips, each block by block along K. A warp's accumulators stay in registers over all blocks of
+// an m-tile; its sum is one chunk of K, which the epilogue warp adds to the other seven.
 #pragma once
 
 #include "codegen/device/parts.cuh"
@@ -200,14 +200,14 @@ MEGALITH_DEVICE platform::MmaLoop piece_loop(const Cta &cta, int slot, int tile,
 /// Consumer warp: adds the product of one piece, in slot `slot` of R, with `column` to `sum`.
 /// `block` counts from the first block of the rows' part of K.
 template <class L, class R, class Cta>
-MEGALITH_DEVICE void gemv_block(const Cta &cta, Fragment &sum, int slot, int tile, int block,
+MEGALITH_DEVICE void gemv_block(const Cta &cta, ChunkSum &sum, int slot, int tile, int block,
                                 const Column &column) {
   platform::mma_k_loop(sum.v, detail::piece_loop<L, R>(cta, slot, tile, block, column));
 }
 
 /// The same with two column tiles: the weights are loaded once for both.
 template <class L, class R, class Cta>
-MEGALITH_DEVICE void gemv_block(const Cta &cta, Fragments &sum, int slot, int tile, int block,
+MEGALITH_DEVICE void gemv_block(const Cta &cta, ChunkSums &sum, int slot, int tile, int block,
                                 const Columns &columns) {
   const platform::MmaLoop loop = detail::piece_loop<L, R>(cta, slot, tile, block, columns.low);
   if (columns.count > 8)
@@ -219,14 +219,14 @@ MEGALITH_DEVICE void gemv_block(const Cta &cta, Fragments &sum, int slot, int ti
 
 /// Consumer warp: the same for piece `piece` of several blocks, which meet the sum ascending.
 template <class L, class R, class Cta>
-MEGALITH_DEVICE void gemv_blocks(const Cta &cta, Fragment &sum, int slot, int tile, int piece,
+MEGALITH_DEVICE void gemv_blocks(const Cta &cta, ChunkSum &sum, int slot, int tile, int piece,
                                  const Column &column) {
-  platform::mma_k_blocks<L::kBlockSteps>(
+  platform::mma_k_blocks<L::kBlockSteps, 1>(
       sum.v, detail::piece_loop<L, R>(cta, slot, tile, piece * L::kPieceBlocks, column),
       L::kPieceBlocks, tile_strips<L>(cta, tile) * L::kStripBytes);
 }
 template <class L, class R, class Cta>
-MEGALITH_DEVICE void gemv_blocks(const Cta &cta, Fragments &sum, int slot, int tile, int piece,
+MEGALITH_DEVICE void gemv_blocks(const Cta &cta, ChunkSums &sum, int slot, int tile, int piece,
                                  const Columns &columns) {
   const int first = piece * L::kPieceBlocks;
   const int block_bytes = tile_strips<L>(cta, tile) * L::kStripBytes;
@@ -247,64 +247,96 @@ MEGALITH_DEVICE void gemv_blocks(const Cta &cta, Fragments &sum, int slot, int t
 }
 
 namespace detail {
+/// Strips of which a product has room for two k16 steps.
+inline constexpr int kHalfStrips = kTileStrips / 2;
+/// Whether blocks of so many steps of so few strips go two steps a product: lanes g < 4 have the
+/// strips of an even step and column 0 its activations, the other lanes and column 1 those of the
+/// next. Of only one row, as it needs two columns.
+template <class Cta> MEGALITH_DEVICE constexpr bool is_narrow(int strips, int block_steps) {
+  return Cta::Config::kRows == 1 && strips <= kHalfStrips && block_steps % 2 == 0;
+}
+
+/// What such products add up to, as the sums of even and odd steps: column 1 of the other lanes.
+MEGALITH_DEVICE ChunkSum apart(const float (&sum)[4]) {
+  constexpr int kOther = 4 * kHalfStrips;
+  const float low = platform::shfl_xor(sum[1], kOther), high = platform::shfl_xor(sum[3], kOther);
+  return {{{sum[0], sum[1], sum[2], sum[3]}, {low, low, high, high}}};
+}
+
 /// What stages of equal strips share of a product.
-template <int BlockSteps, uint32_t StripBytes> struct StripShape {
+template <int BlockSteps, uint32_t StripBytes, bool IsNarrow> struct StripShape {
   static constexpr int kBlockSteps = BlockSteps;
   static constexpr uint32_t kStripBytes = StripBytes;
+  static constexpr bool kIsNarrow = IsNarrow;
 };
 
-/// multiply_pieces from uses number `use` of Full and Free on: `blocks` blocks a piece, of an
-/// m-tile of `strips` strips from number `first` of the matrix on.
+/// The chunk of an m-tile of `strips` strips from number `first` of the matrix on, `pieces` pieces
+/// of `blocks` blocks, from uses number `use` of Full and Free on.
 template <class Full, class Free, class R, class Shape>
-MEGALITH_COLD Fragment product_of_run(const LaunchArgs &args, uint64_t n, uint32_t use,
-                                      Fragment sum, Column column, int pieces, int blocks,
-                                      int strips, int first) {
+MEGALITH_COLD ChunkSum product_of_run(const LaunchArgs &args, uint64_t n, uint32_t use,
+                                      Column column, int pieces, int blocks, int strips,
+                                      int first) {
+  constexpr int kSteps = Shape::kBlockSteps, kApart = Shape::kIsNarrow ? 1 : 2;
   const Called cta = {args, n};
-  const int g = cta.lane / 4;
+  const int g = cta.lane / 4, strip = Shape::kIsNarrow ? g % kHalfStrips : g;
+  const int step = Shape::kIsNarrow ? g / kHalfStrips : 0; // of this lane's strips
   platform::MmaLoop loop;
-  loop.steps = Shape::kBlockSteps;
-  loop.j0 = cta.role_warp * Shape::kBlockSteps;
-  loop.swap = (first + g) & 1;
+  loop.steps = kSteps;
+  loop.j0 = cta.role_warp * kSteps;
+  loop.swap = ((first + strip) & 1) ^ step;
   loop.a_stride = 64;
-  loop.a_valid = g < strips;
+  loop.a_valid = strip < strips;
   loop.b = column.at;
   loop.b_stride = 32;
   loop.b_valid = column.valid;
+  if constexpr (Shape::kIsNarrow) {
+    const auto at = static_cast<uint32_t>(column.at - cta.smem);
+    loop.b = cta.smem + platform::shfl(at, cta.lane % 4) + 32 * (g & 1);
+    loop.b_valid = g < 2;
+  }
+  float sum[kApart][4] = {};
   do {
     const int slot = use % R::kSlots;
     platform::mark<platform::verb::Wait, Full>();
     await_phase<Full>(cta, slot, use / R::kSlots & 1, use);
     platform::mark_end();
-    loop.a = R::slot(cta, slot) + g * Shape::kStripBytes + 16 * (cta.lane % 4);
-    platform::mma_k_blocks<Shape::kBlockSteps>(sum.v, loop, blocks, strips * Shape::kStripBytes);
-    loop.b += 32 * Shape::kBlockSteps * blocks;
+    loop.a = R::slot(cta, slot) + strip * Shape::kStripBytes + 16 * (cta.lane % 4);
+    platform::mma_k_blocks<kSteps, Shape::kIsNarrow ? 2 : 1>(sum, loop, blocks,
+                                                             strips * Shape::kStripBytes);
+    loop.b += 32 * kSteps * blocks;
     platform::mark<platform::verb::Release, Free>();
     arrive<Free>(cta, slot);
     platform::mark_end();
     ++use;
   } while (--pieces > 0);
-  return sum;
+  if constexpr (Shape::kIsNarrow)
+    return apart(sum[0]);
+  else
+    return {{{sum[0][0], sum[0][1], sum[0][2], sum[0][3]},
+             {sum[1][0], sum[1][1], sum[1][2], sum[1][3]}}};
 }
 } // namespace detail
 
-/// Consumer warp: adds the products of the first `pieces` pieces of an m-tile to `sum`, each as
+/// Consumer warp: `sum`, empty before, becomes that of the `pieces` pieces of an m-tile, each as
 /// wait<Full>, gemv_blocks<L, R> and release<Free> would. Out of line: stages whose strips are
 /// alike share the instructions, which come from L2 once then.
 template <class Full, class Free, class R, class L, class Cta>
-MEGALITH_DEVICE void multiply_pieces(Cta &cta, Fragment &sum, int tile, int pieces,
+MEGALITH_DEVICE void multiply_pieces(Cta &cta, ChunkSum &sum, int tile, int pieces,
                                      const Column &column) {
   static_assert(Full::kSlots == R::kSlots && Free::kSlots == R::kSlots);
+  using Shape = detail::StripShape<L::kBlockSteps, L::kStripBytes,
+                                   detail::is_narrow<Cta>(L::kTopStrips, L::kBlockSteps)>;
   const Use use = cta.template coming_use<Full::kId, R::kSlots>();
-  sum = detail::product_of_run<Full, Free, R, detail::StripShape<L::kBlockSteps, L::kStripBytes>>(
-      cta.args, cta.n, use.number, sum, column, pieces, L::kPieceBlocks, tile_strips<L>(cta, tile),
-      tile_first<L>(cta, tile));
+  sum = detail::product_of_run<Full, Free, R, Shape>(cta.args, cta.n, use.number, column, pieces,
+                                                     L::kPieceBlocks, tile_strips<L>(cta, tile),
+                                                     tile_first<L>(cta, tile));
   cta.template count_uses<Full::kId, R::kSlots>(pieces);
   cta.template count_uses<Free::kId, R::kSlots>(pieces);
 }
 
 /// The same with two column tiles, in line.
 template <class Full, class Free, class R, class L, class Cta>
-MEGALITH_DEVICE void multiply_pieces(Cta &cta, Fragments &sum, int tile, int pieces,
+MEGALITH_DEVICE void multiply_pieces(Cta &cta, ChunkSums &sum, int tile, int pieces,
                                      const Columns &columns) {
   MEGALITH_UNROLL(1)
   for (int piece = 0; piece < pieces; ++piece) {
@@ -315,39 +347,55 @@ MEGALITH_DEVICE void multiply_pieces(Cta &cta, Fragments &sum, int tile, int pie
 }
 
 /// Operands in registers of the block of a WholeSlice L that is multiplied next; `rest`: A of its
-/// second m-tile.
+/// second m-tile, narrow or not (detail::is_narrow).
 template <class L> struct Held {
-  u32x4 a[L::kBlockSteps] = {}, rest[L::kBlockSteps] = {};
+  static constexpr bool kIsNarrow =
+      L::kUnit - kTileStrips <= detail::kHalfStrips && L::kBlockSteps % 2 == 0;
+  static constexpr int kRest = kIsNarrow ? L::kBlockSteps / 2 : L::kBlockSteps;
+  u32x4 a[L::kBlockSteps] = {}, rest[kRest] = {};
   u32x2 b[L::kBlockSteps] = {};
 };
 
-/// Consumer warp: as gemv_block of both m-tiles of a WholeSlice, whose sums are `sum` and `rest`,
-/// but one block behind: adds what `held` holds, of the block before, and holds this one. The slot
-/// has been read then. So a warp waits for a piece, and for what it reads of it, while products go
-/// on; and two chains of products side by side take no longer than one.
+/// Consumer warp of the only row: as gemv_block of both m-tiles of a WholeSlice, whose sums are
+/// `sum` and `rest`, but one block behind: adds what `held` holds, of the block before, and holds
+/// this one. The slot has been read then. So a warp waits for a piece, and for what it reads of it,
+/// while products go on.
 template <class L, class R, class Cta>
-MEGALITH_DEVICE void gemv_ahead(const Cta &cta, Fragment &sum, Fragment &rest, Held<L> &held,
+MEGALITH_DEVICE void gemv_ahead(const Cta &cta, ChunkSum &sum, ChunkSum &rest, Held<L> &held,
                                 int slot, int tile, int block, const Column &column) {
-  static_assert(L::kPieceBlocks == 1);
+  static_assert(L::kPieceBlocks == 1 && Cta::Config::kRows == 1);
+  constexpr bool kIsNarrow = Held<L>::kIsNarrow;
+  constexpr int kEvery = kIsNarrow ? 2 : 1;
   const platform::MmaLoop loop = detail::piece_loop<L, R>(cta, slot, tile, block, column);
-  const bool is_rest = kTileStrips + cta.lane / 4 < tile_strips<L>(cta, tile);
-  platform::mma_k_turn<L::kBlockSteps>(
-      sum.v, rest.v, held.a, held.rest, held.b, block > 0, column.valid, [&](int s) {
-        const unsigned char *a = loop.a + ((loop.j0 + s) ^ loop.swap) * loop.a_stride;
-        held.b[s] = platform::ld_shared<u32x2>(loop.b + s * loop.b_stride);
+  const int g = cta.lane / 4, strip = kIsNarrow ? g % detail::kHalfStrips : g;
+  // Strips that are even and odd as those of the first m-tile.
+  const int step = g / detail::kHalfStrips;
+  const int swap = kIsNarrow ? ((tile_first<L>(cta, tile) + strip) & 1) ^ step : loop.swap;
+  const bool is_rest = kTileStrips + strip < tile_strips<L>(cta, tile);
+  const unsigned char *others = loop.a + (kTileStrips + strip - g) * L::kStripBytes;
+  platform::mma_k_turn<L::kBlockSteps, Held<L>::kRest>(
+      sum.v, rest.v, held.a, held.rest, held.b, block > 0, g < kEvery, [&](int s) {
+        const bool is_both = kIsNarrow && s % 2 == 0; // column 1 is of the next step
+        held.b[s] =
+            platform::ld_shared<u32x2>(loop.b + s * loop.b_stride + (is_both ? 32 * (g & 1) : 0));
         if (loop.a_valid)
-          held.a[s] = platform::ld_shared<u32x4>(a);
-        if (is_rest) // strips that are even and odd as those of the first m-tile
-          held.rest[s] = platform::ld_shared<u32x4>(a + kTileStrips * L::kStripBytes);
+          held.a[s] = platform::ld_shared<u32x4>(loop.a + ((loop.j0 + s) ^ loop.swap) * 64);
+        if (s % kEvery == 0 && is_rest)
+          held.rest[s / kEvery] = platform::ld_shared<u32x4>(others + ((loop.j0 + s) ^ swap) * 64);
       });
 }
 
 /// Behind the last block: what is held still.
 template <class L, class Cta>
-MEGALITH_DEVICE void gemv_held(const Cta &, Fragment &sum, Fragment &rest, const Held<L> &held,
-                               const Column &column) {
-  platform::mma_k_turn<L::kBlockSteps>(sum.v, rest.v, held.a, held.rest, held.b, true, column.valid,
-                                       [](int) {});
+MEGALITH_DEVICE void gemv_held(const Cta &cta, ChunkSum &sum, ChunkSum &rest, const Held<L> &held,
+                               const Column &) {
+  platform::mma_k_turn<L::kBlockSteps, Held<L>::kRest>(
+      sum.v, rest.v, held.a, held.rest, held.b, true, cta.lane / 4 < (Held<L>::kIsNarrow ? 2 : 1),
+      [](int) {});
+  if constexpr (Held<L>::kIsNarrow) {
+    const float both[4] = {rest.v[0][0], rest.v[0][1], rest.v[0][2], rest.v[0][3]};
+    rest = detail::apart(both);
+  }
 }
 
 } // namespace megalith

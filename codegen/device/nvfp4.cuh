@@ -253,7 +253,7 @@ template <int Steps, int Group> struct Nvfp4Operand {
 
 /// `sum` and the product of one piece, of which this warp has the chunk at `chunk`, with `column`.
 template <int Steps, int Group>
-MEGALITH_DEVICE Fragment piece_product(Fragment sum, const unsigned char *chunk, int lane,
+MEGALITH_DEVICE ChunkSum piece_product(ChunkSum sum, const unsigned char *chunk, int lane,
                                        const Column &column) {
   // All loads first: their latency is paid once.
   Nvfp4Piece<Steps, Group> piece;
@@ -269,7 +269,7 @@ MEGALITH_DEVICE Fragment piece_product(Fragment sum, const unsigned char *chunk,
 /// The same out of line: one copy for all matrices whose pieces have this shape. A call costs each
 /// piece 25 ns; 4 KB of instructions that come from L2 cost the first one 1.5 us.
 template <int Steps, int Group>
-MEGALITH_COLD Fragment shared_piece_product(Fragment sum, const unsigned char *chunk, int lane,
+MEGALITH_COLD ChunkSum shared_piece_product(ChunkSum sum, const unsigned char *chunk, int lane,
                                             Column column) {
   return piece_product<Steps, Group>(sum, chunk, lane, column);
 }
@@ -292,7 +292,7 @@ template <Nvfp4Matrix L> MEGALITH_DEVICE Column from_block(const Column &column,
 
 /// Consumer warp: adds the product of one piece, in slot `slot` of R, with `column` to `sum`.
 template <Nvfp4Matrix L, class R, class Cta>
-MEGALITH_DEVICE void gemv_block(const Cta &cta, Fragment &sum, int slot, int, int block,
+MEGALITH_DEVICE void gemv_block(const Cta &cta, ChunkSum &sum, int slot, int, int block,
                                 const Column &column) {
   const unsigned char *chunk = detail::chunk_of<L, R>(cta, slot);
   const Column rest = detail::from_block<L>(column, block);
@@ -304,7 +304,7 @@ MEGALITH_DEVICE void gemv_block(const Cta &cta, Fragment &sum, int slot, int, in
 
 /// The same with two column tiles: codes become operands once for both.
 template <Nvfp4Matrix L, class R, class Cta>
-MEGALITH_DEVICE void gemv_block(const Cta &cta, Fragments &sum, int slot, int tile, int block,
+MEGALITH_DEVICE void gemv_block(const Cta &cta, ChunkSums &sum, int slot, int tile, int block,
                                 const Columns &columns) {
   if (columns.count <= 8) {
     gemv_block<L, R>(cta, sum.low, slot, tile, block, columns.low);
@@ -328,7 +328,7 @@ MEGALITH_DEVICE void gemv_block(const Cta &cta, Fragments &sum, int slot, int ti
 template <Nvfp4Matrix L, class Cta> MEGALITH_DEVICE void rehearse(const Cta &cta) {
   static_assert(detail::kSharesProduct<Cta> && L::kChunkBytes <= Cta::Config::kSharedBytes);
   if constexpr (platform::kFetchesCode)
-    detail::shared_piece_product<L::kBlockSteps, L::kGroup>(Fragment{}, cta.smem, cta.lane,
+    detail::shared_piece_product<L::kBlockSteps, L::kGroup>(ChunkSum{}, cta.smem, cta.lane,
                                                             Column{cta.smem, false});
 }
 

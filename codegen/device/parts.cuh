@@ -18,6 +18,29 @@ struct Fragments {
   Fragment low, high;
 };
 
+/// A warp's chunk while its products are added: those of the even and of the odd k16 steps of each
+/// block apart, so that fewer wait for others. Together they are the chunk's sum.
+struct ChunkSum {
+  float v[2][4];
+};
+
+/// The same of two column tiles.
+struct ChunkSums {
+  ChunkSum low, high;
+};
+
+/// The sum of a chunk whose products have all been added.
+MEGALITH_DEVICE Fragment whole(const ChunkSum &sum) {
+  Fragment whole;
+  MEGALITH_UNROLL_ALL
+  for (int i = 0; i < 4; ++i)
+    whole.v[i] = sum.v[0][i] + sum.v[1][i];
+  return whole;
+}
+MEGALITH_DEVICE Fragments whole(const ChunkSums &sums) {
+  return {whole(sums.low), whole(sums.high)};
+}
+
 /// The 8 warps' chunk sums on their way to the epilogue: fp32 `[Slots][8 warps][Tiles][16][8]`,
 /// with a column tile for every 8 activation rows.
 template <uint32_t Offset, int Slots, int Tiles = 1> struct Part {
@@ -59,6 +82,14 @@ MEGALITH_DEVICE void store_part(const Cta &cta, int slot, const Fragments &sum) 
   unsigned char *at = P::at(cta, slot, cta.role_warp);
   detail::store_fragment(at, sum.low);
   detail::store_fragment(at + P::kTileBytes, sum.high);
+}
+template <class P, class Cta>
+MEGALITH_DEVICE void store_part(const Cta &cta, int slot, const ChunkSum &sum) {
+  store_part<P>(cta, slot, whole(sum));
+}
+template <class P, class Cta>
+MEGALITH_DEVICE void store_part(const Cta &cta, int slot, const ChunkSums &sums) {
+  store_part<P>(cta, slot, whole(sums));
 }
 
 namespace detail {

@@ -20,17 +20,20 @@
 // warp         warp_sync(), shfl_xor(v, mask), shfl(v, lane), ballot(p), all_sync(p), any_sync(p),
 //              uint32_t reduce_max(uint32_t)
 // CTA          named_barrier(id, threads), cta_sync()
-// mma          void mma_k_loop(float (&acc)[4], const MmaLoop &)
+// mma          void mma_k_loop(float (&acc)[N][4], const MmaLoop &): step s is added to acc[s % N]
 //              void mma_k_loops(float (&acc0)[4], float (&acc1)[4], const MmaLoop &, a1): two at
 //              once over the same B
-//              void mma_k_blocks<Steps>(float (&acc)[4], const MmaLoop &, blocks, a_bytes): loops
-//              of Steps steps one after another
-//              void mma_k_turn<Steps>(acc0, acc1, u32x4 (&a0)[Steps], (&a1)[Steps], u32x2
-//              (&b)[Steps], wanted, b_valid, load): products of operands in registers, and load(s)
-//              when step s is done with them
+//              void mma_k_blocks<Steps, Every>(float (&acc)[N][4], const MmaLoop &, blocks,
+//              a_bytes): loops of Steps steps, of these each Every-th, one after another
+//              void mma_k_columns(float (&acc0)[N][4], float (&acc1)[N][4], const MmaLoop &, b1,
+//              b1_valid): two at once over the same A
+//              void mma_k_turn<Steps>(float (&acc0)[2][4], float (&acc1)[2][4], u32x4
+//              (&a0)[Steps], (&a1)[Rest], u32x2 (&b)[Steps], wanted, b_valid, load): products of
+//              operands in registers, and load(s) when step s is done with them
 //              void mma_tiles<N>(float (&acc)[N][4], a, stride, u32x2 b): one step of N row tiles
-//              void mma_steps<N>(float (&acc)[4], fragment, operand, b_valid): as mma_k_loop, of
-//              N steps whose operands are in registers: u32x4 fragment(s), u32x2 operand(s)
+//              void mma_steps<N>(float (&acc)[4] or [Sums][4], fragment, operand, b_valid): as
+//              mma_k_loop, of N steps whose operands are in registers: u32x4 fragment(s), u32x2
+//              operand(s)
 //              void mma_steps_of_two<N>(acc0, acc1, fragment0, fragment1, operand, b_valid): of two
 //              fragments to one operand
 // bits         int popcount(uint32_t), uint32_t byte_permute(a, b, selector),
@@ -68,6 +71,8 @@ struct MmaLoop {
   const unsigned char *b; ///< shared; 8-byte units {k 4t..4t+3 of column g}
   int b_stride;           ///< bytes between steps
   bool b_valid;           ///< false: the column of B holds anything; its sums mean nothing
+  int first = 0;          ///< the first step that is multiplied
+  int every = 1;          ///< from one to the next
 };
 
 /// Verbs of the comments that bracket each emitted wait and signal in PTX:

@@ -409,8 +409,9 @@ MEGALITH_DEVICE void mma(float (&acc)[4], const u32x4 &a, const u32x2 &b) {
 
 /// Operands of up to four steps are under way before the first product: the loads' latency is paid
 /// once, and no lane branches (what is not valid is read and multiplied all the same).
-MEGALITH_DEVICE void mma_k_loop(float (&acc)[4], const MmaLoop &l) {
+template <int N> MEGALITH_DEVICE void mma_k_loop(float (&acc)[N][4], const MmaLoop &l) {
   constexpr int kAhead = 4;
+  static_assert(kAhead % N == 0);
 #pragma unroll
   for (int first = 0; first < l.steps; first += kAhead) {
     u32x4 a[kAhead];
@@ -424,15 +425,17 @@ MEGALITH_DEVICE void mma_k_loop(float (&acc)[4], const MmaLoop &l) {
 #pragma unroll
     for (int s = 0; s < kAhead; ++s)
       if (first + s < l.steps)
-        detail::mma(acc, a[s], b[s]);
+        detail::mma(acc[s % N], a[s], b[s]);
   }
 }
 
-/// `blocks` loops of Steps steps, A of each `a_bytes` behind that of the one before, B following
-/// on. A step's operands for the next block are asked for as soon as its product has begun: few
-/// rows are bound by the chain of products. Lanes without rows of A load none.
-template <int Steps>
-MEGALITH_DEVICE void mma_k_blocks(float (&acc)[4], const MmaLoop &l, int blocks, int a_bytes) {
+/// `blocks` loops of Steps steps, of these each Every-th; A `a_bytes` behind that of the one
+/// before, B following on. A step's operands for the next block are asked for as soon as its
+/// product has begun: few rows are bound by the latencies of loads and products. Lanes without rows
+/// of A load none.
+template <int Steps, int Every, int N>
+MEGALITH_DEVICE void mma_k_blocks(float (&acc)[N][4], const MmaLoop &l, int blocks, int a_bytes) {
+  static_assert(Every == 1 || N == 1);
   u32x4 a[Steps] = {};
   u32x2 b[Steps];
   const unsigned char *a_at = l.a, *b_at = l.b;
@@ -442,21 +445,21 @@ MEGALITH_DEVICE void mma_k_blocks(float (&acc)[4], const MmaLoop &l, int blocks,
     b[s] = ld_shared<u32x2>(b_at + s * l.b_stride);
   };
 #pragma unroll
-  for (int s = 0; s < Steps; ++s)
+  for (int s = 0; s < Steps; s += Every)
     load(s);
 #pragma unroll 1
   for (int block = 1; block < blocks; ++block) {
     a_at += a_bytes;
     b_at += Steps * l.b_stride;
 #pragma unroll
-    for (int s = 0; s < Steps; ++s) {
-      detail::mma(acc, a[s], b[s]);
+    for (int s = 0; s < Steps; s += Every) {
+      detail::mma(acc[s % N], a[s], b[s]);
       load(s);
     }
   }
 #pragma unroll
-  for (int s = 0; s < Steps; ++s)
-    detail::mma(acc, a[s], b[s]);
+  for (int s = 0; s < Steps; s += Every)
+    detail::mma(acc[s % N], a[s], b[s]);
 }
 
 namespace detail {
@@ -472,16 +475,19 @@ MEGALITH_DEVICE void mma_if(float (&acc)[4], const u32x4 &a, const u32x2 &b, boo
 }
 } // namespace detail
 
-/// Steps products of operands in registers, two A to each B, if `wanted`; each makes way for what
-/// `load(s)` brings, which comes while products go on.
-template <int Steps, class Load>
-MEGALITH_DEVICE void mma_k_turn(float (&acc0)[4], float (&acc1)[4], const u32x4 (&a0)[Steps],
-                                const u32x4 (&a1)[Steps], const u32x2 (&b)[Steps], bool wanted,
-                                bool, const Load &load) {
+/// Steps products of operands in registers, if `wanted`: step s is added to acc0[s % 2]; a second A
+/// meets the same B in every step or, if there are half as many, in the even ones. Each makes way
+/// for what `load(s)` brings, which comes while products go on.
+template <int Steps, int Rest, class Load>
+MEGALITH_DEVICE void mma_k_turn(float (&acc0)[2][4], float (&acc1)[2][4], const u32x4 (&a0)[Steps],
+                                const u32x4 (&a1)[Rest], const u32x2 (&b)[Steps], bool wanted, bool,
+                                const Load &load) {
+  constexpr int kEvery = Steps / Rest;
 #pragma unroll
   for (int s = 0; s < Steps; ++s) {
-    detail::mma_if(acc0, a0[s], b[s], wanted);
-    detail::mma_if(acc1, a1[s], b[s], wanted);
+    detail::mma_if(acc0[s % 2], a0[s], b[s], wanted);
+    if (s % kEvery == 0)
+      detail::mma_if(acc1[s % 2], a1[s / kEvery], b[s], wanted);
     load(s);
   }
 }
@@ -513,9 +519,11 @@ MEGALITH_DEVICE void mma_k_loops(float (&acc0)[4], float (&acc1)[4], const MmaLo
 
 /// Two loops at once over the same A: acc1 is that of `l` with B at `b1`. (What is not valid is
 /// multiplied all the same.)
-MEGALITH_DEVICE void mma_k_columns(float (&acc0)[4], float (&acc1)[4], const MmaLoop &l,
+template <int N>
+MEGALITH_DEVICE void mma_k_columns(float (&acc0)[N][4], float (&acc1)[N][4], const MmaLoop &l,
                                    const unsigned char *b1, bool) {
   constexpr int kAhead = 4;
+  static_assert(kAhead % N == 0);
 #pragma unroll
   for (int first = 0; first < l.steps; first += kAhead) {
     u32x4 a[kAhead];
@@ -530,8 +538,8 @@ MEGALITH_DEVICE void mma_k_columns(float (&acc0)[4], float (&acc1)[4], const Mma
 #pragma unroll
     for (int s = 0; s < kAhead; ++s)
       if (first + s < l.steps) {
-        detail::mma(acc0, a[s], b[0][s]);
-        detail::mma(acc1, a[s], b[1][s]);
+        detail::mma(acc0[s % N], a[s], b[0][s]);
+        detail::mma(acc1[s % N], a[s], b[1][s]);
       }
   }
 }
@@ -545,15 +553,24 @@ MEGALITH_DEVICE void mma_steps(float (&acc)[4], const Fragment &fragment, const 
   for (int s = 0; s < N; ++s)
     detail::mma(acc, fragment(s), operand(s));
 }
+/// The same with sums by step: acc[s % Sums].
+template <int N, int Sums, class Fragment, class Operand>
+MEGALITH_DEVICE void mma_steps(float (&acc)[Sums][4], const Fragment &fragment,
+                               const Operand &operand, bool) {
+#pragma unroll
+  for (int s = 0; s < N; ++s)
+    detail::mma(acc[s % Sums], fragment(s), operand(s));
+}
 /// The same with two operands to each fragment.
-template <int N, class Fragment, class Operand, class Other>
-MEGALITH_DEVICE void mma_steps(float (&acc0)[4], float (&acc1)[4], const Fragment &fragment,
-                               const Operand &operand, const Other &other, bool, bool) {
+template <int N, int Sums, class Fragment, class Operand, class Other>
+MEGALITH_DEVICE void mma_steps(float (&acc0)[Sums][4], float (&acc1)[Sums][4],
+                               const Fragment &fragment, const Operand &operand, const Other &other,
+                               bool, bool) {
 #pragma unroll
   for (int s = 0; s < N; ++s) {
     const u32x4 a = fragment(s);
-    detail::mma(acc0, a, operand(s));
-    detail::mma(acc1, a, other(s));
+    detail::mma(acc0[s % Sums], a, operand(s));
+    detail::mma(acc1[s % Sums], a, other(s));
   }
 }
 

@@ -220,12 +220,23 @@ MEGALITH_DEVICE void cta_sync() {
   host::api->named_barrier(0, kThreadsPerCta);
 }
 
+namespace detail {
 MEGALITH_DEVICE void mma_k_loop(float (&acc)[4], const MmaLoop &l) {
   host::api->collective(host::Collective::mma, &l, 0, acc);
 }
-template <int Steps>
-MEGALITH_DEVICE void mma_k_blocks(float (&acc)[4], const MmaLoop &l, int blocks, int a_bytes) {
+} // namespace detail
+template <int N> MEGALITH_DEVICE void mma_k_loop(float (&acc)[N][4], const MmaLoop &l) {
+  MmaLoop apart = l;
+  apart.every = N * l.every;
+  for (int i = 0; i < N && apart.first < l.steps; ++i, apart.first += l.every)
+    detail::mma_k_loop(acc[i], apart);
+}
+template <int Steps, int Every, int N>
+MEGALITH_DEVICE void mma_k_blocks(float (&acc)[N][4], const MmaLoop &l, int blocks, int a_bytes) {
+  static_assert(Every == 1 || N == 1);
   MmaLoop block = l;
+  block.steps = Steps;
+  block.every = Every;
   for (int i = 0; i < blocks; ++i) {
     mma_k_loop(acc, block);
     block.a += a_bytes;
@@ -236,10 +247,11 @@ MEGALITH_DEVICE void mma_k_loops(float (&acc0)[4], float (&acc1)[4], const MmaLo
                                  const unsigned char *a1) {
   MmaLoop other = l;
   other.a = a1;
-  mma_k_loop(acc0, l);
-  mma_k_loop(acc1, other);
+  detail::mma_k_loop(acc0, l);
+  detail::mma_k_loop(acc1, other);
 }
-MEGALITH_DEVICE void mma_k_columns(float (&acc0)[4], float (&acc1)[4], const MmaLoop &l,
+template <int N>
+MEGALITH_DEVICE void mma_k_columns(float (&acc0)[N][4], float (&acc1)[N][4], const MmaLoop &l,
                                    const unsigned char *b1, bool b1_valid) {
   MmaLoop other = l;
   other.b = b1;
@@ -251,40 +263,58 @@ template <int N>
 MEGALITH_DEVICE void mma_tiles(float (&acc)[N][4], const unsigned char *a, int stride,
                                const u32x2 &b) {
   for (int i = 0; i < N; ++i)
-    mma_k_loop(acc[i], {.steps = 1,
-                        .a = a + i * stride,
-                        .j0 = 0,
-                        .swap = 0,
-                        .a_stride = 0,
-                        .a_valid = true,
-                        .b = reinterpret_cast<const unsigned char *>(&b),
-                        .b_stride = 0,
-                        .b_valid = true});
+    detail::mma_k_loop(acc[i], {.steps = 1,
+                                .a = a + i * stride,
+                                .j0 = 0,
+                                .swap = 0,
+                                .a_stride = 0,
+                                .a_valid = true,
+                                .b = reinterpret_cast<const unsigned char *>(&b),
+                                .b_stride = 0,
+                                .b_valid = true});
 }
 
+namespace detail {
+/// Operands of N steps, in memory.
+template <int N> struct StepOperands {
+  u32x4 a[N];
+  u32x2 b[N];
+  template <class Fragment, class Operand>
+  StepOperands(const Fragment &fragment, const Operand &operand) {
+    for (int s = 0; s < N; ++s) {
+      a[s] = fragment(s);
+      b[s] = operand(s);
+    }
+  }
+  MmaLoop loop(bool b_valid) const {
+    return {.steps = N,
+            .a = reinterpret_cast<const unsigned char *>(a),
+            .j0 = 0,
+            .swap = 0,
+            .a_stride = sizeof(u32x4),
+            .a_valid = true,
+            .b = reinterpret_cast<const unsigned char *>(b),
+            .b_stride = sizeof(u32x2),
+            .b_valid = b_valid};
+  }
+};
+} // namespace detail
 template <int N, class Fragment, class Operand>
 MEGALITH_DEVICE void mma_steps(float (&acc)[4], const Fragment &fragment, const Operand &operand,
                                bool b_valid) {
-  u32x4 a[N];
-  u32x2 b[N];
-  for (int s = 0; s < N; ++s) {
-    a[s] = fragment(s);
-    b[s] = operand(s);
-  }
-  mma_k_loop(acc, {.steps = N,
-                   .a = reinterpret_cast<const unsigned char *>(a),
-                   .j0 = 0,
-                   .swap = 0,
-                   .a_stride = sizeof(u32x4),
-                   .a_valid = true,
-                   .b = reinterpret_cast<const unsigned char *>(b),
-                   .b_stride = sizeof(u32x2),
-                   .b_valid = b_valid});
+  const detail::StepOperands<N> operands(fragment, operand);
+  detail::mma_k_loop(acc, operands.loop(b_valid));
 }
-template <int N, class Fragment, class Operand, class Other>
-MEGALITH_DEVICE void mma_steps(float (&acc0)[4], float (&acc1)[4], const Fragment &fragment,
-                               const Operand &operand, const Other &other, bool b_valid,
-                               bool other_valid) {
+template <int N, int Sums, class Fragment, class Operand>
+MEGALITH_DEVICE void mma_steps(float (&acc)[Sums][4], const Fragment &fragment,
+                               const Operand &operand, bool b_valid) {
+  const detail::StepOperands<N> operands(fragment, operand);
+  mma_k_loop(acc, operands.loop(b_valid));
+}
+template <int N, int Sums, class Fragment, class Operand, class Other>
+MEGALITH_DEVICE void mma_steps(float (&acc0)[Sums][4], float (&acc1)[Sums][4],
+                               const Fragment &fragment, const Operand &operand, const Other &other,
+                               bool b_valid, bool other_valid) {
   mma_steps<N>(acc0, fragment, operand, b_valid);
   mma_steps<N>(acc1, fragment, other, other_valid);
 }
@@ -296,17 +326,20 @@ MEGALITH_DEVICE void mma_steps_of_two(float (&acc0)[4], float (&acc1)[4], const 
   mma_steps<N>(acc1, other, operand, b_valid);
 }
 
-template <int Steps, class Load>
-MEGALITH_DEVICE void mma_k_turn(float (&acc0)[4], float (&acc1)[4], const u32x4 (&a0)[Steps],
-                                const u32x4 (&a1)[Steps], const u32x2 (&b)[Steps], bool wanted,
+template <int Steps, int Rest, class Load>
+MEGALITH_DEVICE void mma_k_turn(float (&acc0)[2][4], float (&acc1)[2][4], const u32x4 (&a0)[Steps],
+                                const u32x4 (&a1)[Rest], const u32x2 (&b)[Steps], bool wanted,
                                 bool b_valid, const Load &load) {
-  const auto operand = [&](int s) { return b[s]; };
-  if (wanted) {
-    mma_steps<Steps>(
-        acc0, [&](int s) { return a0[s]; }, operand, b_valid);
-    mma_steps<Steps>(
-        acc1, [&](int s) { return a1[s]; }, operand, b_valid);
-  }
+  constexpr int kEvery = Steps / Rest;
+  if (wanted)
+    for (int s = 0; s < Steps; ++s) {
+      const auto operand = [&](int) { return b[s]; };
+      mma_steps<1>(
+          acc0[s % 2], [&](int) { return a0[s]; }, operand, b_valid);
+      if (s % kEvery == 0)
+        mma_steps<1>(
+            acc1[s % 2], [&](int) { return a1[s / kEvery]; }, operand, b_valid);
+    }
   for (int s = 0; s < Steps; ++s)
     load(s);
 }

@@ -15,7 +15,9 @@
 #include "models/weights/block_codec.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 namespace megalith::reference {
@@ -72,8 +74,8 @@ inline int64_t canonicalChunk(int64_t k) {
   return ((k + 7) / 8 + 15) / 16 * 16;
 }
 
-/// x . w over `k` elements in canonical order: each chunk in ascending k by one accumulator, then
-/// the chunks in ascending order. Full chunks advance together, which changes no sum.
+/// x . w over `k` elements, chunk by chunk: each in ascending k by one accumulator, then the chunks
+/// in ascending order. Full chunks advance together, which changes no sum.
 template <class T> T canonicalDot(const T *x, const T *w, int64_t k) {
   const int64_t chunk = canonicalChunk(k);
   const int64_t full = k / chunk; // at most 8
@@ -92,6 +94,51 @@ template <class T> T canonicalDot(const T *x, const T *w, int64_t k) {
   T total = sums[0];
   for (int c = 1; c < 8; ++c)
     total += sums[c];
+  return total;
+}
+
+/// K16 steps in a block of a strip-packed matrix whose chunks are of `chunk` elements, and of a
+/// block-scaled one (docs/kernel-contract.md section 1).
+inline int64_t stripBlockSteps(int64_t chunk) {
+  const int64_t steps = chunk / 16;
+  return steps % 4 == 0 ? 4 : steps % 3 == 0 ? 3 : steps % 2 == 0 ? 2 : 1;
+}
+inline int64_t scaledBlockSteps(int64_t chunk) {
+  const int64_t steps = chunk / 16, group = steps % 4 == 0 ? 4 : steps % 2 == 0 ? 2 : 1;
+  int64_t few = 16 / group * group, more = 16 + group;
+  while (steps % few != 0)
+    few -= group;
+  while (more <= 28 && steps % more != 0)
+    more += group;
+  return few >= 8 || more > 28 ? few : more;
+}
+
+/// x . w over `k` elements of `Chunks` chunks side by side, each `chunk` elements behind the one
+/// before: the even and the odd k16 steps of each block of `steps` ascending, by accumulators of
+/// their own, which are added.
+template <int Chunks, class T>
+std::array<T, Chunks> chunkSums(const T *x, const T *w, int64_t k, int64_t chunk, int64_t steps) {
+  std::array<T, Chunks> sums[2] = {};
+  for (int64_t step = 0, i = 0; i < k; ++step)
+    for (auto &into = sums[step % steps % 2]; i < std::min(k, 16 * (step + 1)); ++i)
+      for (int c = 0; c < Chunks; ++c)
+        into[size_t(c)] += x[c * chunk + i] * w[c * chunk + i];
+  for (int c = 0; c < Chunks; ++c)
+    sums[0][size_t(c)] += sums[1][size_t(c)];
+  return sums[0];
+}
+
+/// x . w over `k` elements as a matrix has it whose blocks are of `steps` k16 steps: chunks as
+/// chunkSums, added in ascending order.
+template <class T> T matrixDot(const T *x, const T *w, int64_t k, int64_t steps) {
+  const int64_t chunk = canonicalChunk(k);
+  if (k == 8 * chunk) { // the common case, unrolled
+    const std::array<T, 8> sums = chunkSums<8>(x, w, chunk, chunk, steps);
+    return std::accumulate(sums.begin() + 1, sums.end(), sums[0]);
+  }
+  T total = chunkSums<1>(x, w, std::min(chunk, k), chunk, steps)[0];
+  for (int64_t i = chunk; i < k; i += chunk)
+    total += chunkSums<1>(x + i, w + i, std::min(chunk, k - i), chunk, steps)[0];
   return total;
 }
 
@@ -132,15 +179,15 @@ template <class T> T innerSum(const T *x, const T *w, int64_t k, Inner inner) {
   return low + high;
 }
 
-/// canonicalDot with another order within 16 products than Ascending.
-template <class T> T innerDot(const T *x, const T *w, int64_t k, Inner inner) {
+/// matrixDot with another order within 16 products than Ascending; canonicalDot, if `steps` is 1.
+template <class T> T innerDot(const T *x, const T *w, int64_t k, Inner inner, int64_t steps) {
   const int64_t chunk = canonicalChunk(k);
   T total = 0;
   for (int64_t first = 0; first < k; first += chunk) {
-    T sum = 0;
-    for (int64_t i = first; i < std::min(first + chunk, k); i += 16)
-      sum += innerSum(x + i, w + i, std::min<int64_t>(16, k - i), inner);
-    total += sum;
+    T sums[2] = {};
+    for (int64_t step = 0, i = first; i < std::min(first + chunk, k); ++step, i += 16)
+      sums[step % steps % 2] += innerSum(x + i, w + i, std::min<int64_t>(16, k - i), inner);
+    total += sums[0] + sums[1];
   }
   return total;
 }

@@ -92,7 +92,7 @@ void normGroup(std::span<const double> in, const NormRule &rule, std::span<const
   const bool ascending = context.inner == Inner::Ascending;
   const T meanSquare = given       ? *given
                        : ascending ? canonicalDot(x.data(), x.data(), n) / T(n)
-                                   : innerDot(x.data(), x.data(), n, context.inner) / T(n);
+                                   : innerDot(x.data(), x.data(), n, context.inner, 1) / T(n);
   const T inverse = context.inner == Inner::Paired ? std::sqrt(T(1) / (meanSquare + T(rule.eps)))
                                                    : T(1) / std::sqrt(meanSquare + T(rule.eps));
   for (int64_t i = 0; i < n; ++i) {
@@ -251,13 +251,14 @@ Matrix partialSums(const Matrix &x, const WeightView &weight, int64_t partials,
     std::vector<T> w(static_cast<size_t>(weight.columns));
     for (int64_t n = 0; n < weight.rows; ++n) {
       readRow(weight, n, context, scratch, w.data());
-      for (int64_t r : liveRows(context))
+      for (int64_t r : liveRows(context)) {
+        const std::vector<T> in = toArithmetic<T>(x.row(r));
         for (int64_t part = 0; part < partials; ++part) {
-          T sum = 0;
-          for (int64_t i = part * chunk; i < (part + 1) * chunk; ++i)
-            sum += T(x.at(r, i)) * w[size_t(i)];
+          const T sum = chunkSums<1>(in.data() + part * chunk, w.data() + part * chunk, chunk,
+                                     chunk, stripBlockSteps(chunk))[0];
           out.at(r, part * weight.rows + n) = double(sum);
         }
+      }
     }
   });
   return out;
@@ -290,11 +291,18 @@ void project(const Matrix &x, std::span<const Projection> projections, Matrix &o
         readRow(weight, n, context, scratch, w.data());
         if (weight.blocks)
           w = inBlockOrder(w);
+        const int64_t width = int64_t(w.size()), chunk = canonicalChunk(width);
+        const bool isWide = !weight.blocks && weight.element == Element::F32;
+        const int64_t steps = isWide          ? 1
+                              : weight.blocks ? scaledBlockSteps(chunk)
+                                              : stripBlockSteps(chunk);
         const T global = weight.blocks ? T(weight.blocks->global(weight.firstRow + n)) : T(1);
         for (size_t row = 0; row < inputs[p].size(); ++row) {
-          T sum = context.inner == Inner::Ascending
-                      ? canonicalDot(inputs[p][row].data(), w.data(), int64_t(w.size()))
-                      : innerDot(inputs[p][row].data(), w.data(), int64_t(w.size()), context.inner);
+          const T *in = inputs[p][row].data();
+          T sum = context.inner != Inner::Ascending
+                      ? innerDot(in, w.data(), width, context.inner, steps)
+                  : isWide ? canonicalDot(in, w.data(), width)
+                           : matrixDot(in, w.data(), width, steps);
           if (!x.rowFactors.empty())
             sum *= T(x.rowFactors[size_t(projections[p].xRows[row])]) * global;
           else if (weight.blocks)

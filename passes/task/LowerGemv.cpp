@@ -165,8 +165,8 @@ void KernelLowering::multiplyPiece(StageOp stage, Steps &steps, StringRef sum, S
 void KernelLowering::multiplyJoined(StageOp stage, Steps &steps, AccessAttr rows) {
   const TileRun run = tileRuns(stage).front();
   steps.loop("mtile", run.trips, [&] {
-    steps.local("sum", "Fragment", "{}");
-    steps.local("rest", "Fragment", "{}");
+    steps.local("sum", "ChunkSum", "{}");
+    steps.local("rest", "ChunkSum", "{}");
     steps.local("held", "Held<" + run.config + ">");
     steps.loop("block", {c(sliceOf(stage).blocks)}, [&] {
       steps.wait(names::kFull, "const int slot");
@@ -195,7 +195,7 @@ void KernelLowering::multiply(StageOp stage, Steps &steps, AccessAttr rows) {
       if (isWide)
         steps.local("sums", ("WideSums<" + name + ", Cta>").str(), "{}");
       else
-        steps.local("sum", Operands(kernel).sum(), "{}");
+        steps.local("sum", Operands(kernel).chunkSum(), "{}");
       steps.loop(pieceIndex(run.blocks), {c(slice.blocks / run.blocks)}, [&] {
         steps.wait(names::kFull, "const int slot");
         multiplyPiece(stage, steps, isWide ? "sums" : "sum", run.tile, rows, run);

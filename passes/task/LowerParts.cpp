@@ -13,7 +13,7 @@ using namespace mlir;
 namespace megalith::task {
 
 /// fp32 sums of a lane that registers hold beside the operands of a product.
-static constexpr int64_t kSums = 40;
+static constexpr int64_t kSums = 48;
 
 /// M-tiles that the parts of K pass at once.
 struct KernelLowering::TileGroup {
@@ -27,7 +27,7 @@ struct KernelLowering::TileGroup {
 static int64_t tilesAtOnce(StageOp stage, int64_t rows) {
   const Slice slice = sliceOf(stage);
   const int64_t each =
-      weightsOf(stage).getWide() ? slice.tile * rows : 4 * llvm::divideCeil(rows, 8);
+      weightsOf(stage).getWide() ? slice.tile * rows : 8 * llvm::divideCeil(rows, 8);
   return std::clamp<int64_t>(kSums / each, 1, llvm::divideCeil(slice.unit, slice.tile));
 }
 
@@ -95,7 +95,8 @@ void KernelLowering::multiplyGroup(StageOp stage, Steps &consumer, const TileGro
   const int64_t parts = partsOf(stage);
   const std::string name = stage.getSymName().str();
   const std::string sums = "sums[" + std::to_string(group.most) + "]";
-  consumer.local(sums, isWide ? "WideSums<" + name + ", Cta>" : Operands(kernel).sum().str(), "{}");
+  consumer.local(sums, isWide ? "WideSums<" + name + ", Cta>" : Operands(kernel).chunkSum().str(),
+                 "{}");
   consumer.loop("k_part", {c(parts)}, [&] {
     take();
     consumer.unrolled("mtile", group.trips, [&] {

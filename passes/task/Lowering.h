@@ -43,7 +43,10 @@ inline constexpr llvm::StringLiteral kMeets = "meets";
 struct Operands {
   explicit Operands(KernelOp kernel) : isPair(kernel.getRows() > 8) {}
 
+  /// Sums of finished tiles.
   llvm::StringRef sum() const { return isPair ? "Fragments" : "Fragment"; }
+  /// What a warp adds the products of its chunk to.
+  llvm::StringRef chunkSum() const { return isPair ? "ChunkSums" : "ChunkSum"; }
   llvm::StringRef best() const { return isPair ? "TwoBestRanks" : "BestRanks"; }
   llvm::StringRef columnLocal() const { return isPair ? "const Columns" : "const Column"; }
   /// `<which>_column<arguments>`, or its form for two.

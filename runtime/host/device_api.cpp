@@ -360,7 +360,7 @@ void collective(Collective op, const void *in, int argument, void *out) {
             nameOf(w.op));
   if (op == Collective::mma && m.options.log) {
     const auto &l = *static_cast<const platform::MmaLoop *>(in);
-    for (int s = 0; s < l.steps; ++s) {
+    for (int s = l.first; s < l.steps; s += l.every) {
       if (l.a_valid)
         logShared(l.a + ((l.j0 + s) ^ l.swap) * l.a_stride, 16, false);
       if (l.b_valid)

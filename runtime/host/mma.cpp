@@ -12,8 +12,8 @@ bool mmaKLoop(const MmaLoop *const loops[32], float *const acc[32]) {
   const MmaLoop &l0 = *loops[0];
   for (int lane = 1; lane < 32; ++lane) {
     const MmaLoop &l = *loops[lane];
-    if (l.steps != l0.steps || l.j0 != l0.j0 || l.a_stride != l0.a_stride ||
-        l.b_stride != l0.b_stride)
+    if (l.steps != l0.steps || l.first != l0.first || l.every != l0.every || l.j0 != l0.j0 ||
+        l.a_stride != l0.a_stride || l.b_stride != l0.b_stride)
       return false;
   }
   // C as 16 rows of 8 columns; lane 4 g + t holds columns 2t, 2t + 1 of rows g and g + 8.
@@ -25,7 +25,7 @@ bool mmaKLoop(const MmaLoop *const loops[32], float *const acc[32]) {
       c[g + 8][2 * t + j] = acc[lane][2 + j];
     }
   }
-  for (int s = 0; s < l0.steps; ++s) {
+  for (int s = l0.first; s < l0.steps; s += l0.every) {
     // Rows and columns said to be absent hold NaN: nothing may come of them.
     float a[16][16];
     Row b[16];

@@ -73,13 +73,13 @@ struct Quantised {
                         std::span(scales).subspan(r * layout.k / 16, layout.k / 16), row);
       float total = 0;
       for (int64_t chunk = 0; chunk < 8; ++chunk) {
-        float sum = 0;
+        float even = 0, odd = 0; // steps of a block
         for (int64_t i = 0; i < width; ++i) {
           const int64_t column = chunk * width + layout.columnAt(i);
           if (column < layout.k)
-            sum += row[column] * x[column];
+            (i / 16 % layout.kb % 2 ? odd : even) += row[column] * x[column];
         }
-        total = chunk ? total + sum : sum;
+        total = chunk ? total + (even + odd) : even + odd;
       }
       y.push_back(total * factors.global[r % 2]);
     }

@@ -105,7 +105,7 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
   {
     const Column column = dense_column<norm_linear1, xs>(cta);
     for (int m = 0; m < tiles<norm_linear1>(cta); ++m) {
-      Fragment sum = {};
+      ChunkSum sum = {};
       for (int b = 0; b < norm_linear1::kBlocks; ++b) {
         const int slot = wait<w_full>(cta);
         gemv_block<norm_linear1, ring>(cta, sum, slot, m, b, column);
@@ -124,7 +124,7 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
   {
     const Column column = dense_column<linear2, linear2::In>(cta);
     for (int m = 0; m < tiles<linear2>(cta); ++m) {
-      Fragment sum = {};
+      ChunkSum sum = {};
       for (int b = 0; b < linear2::kBlocks; ++b) {
         const int slot = wait<w_full>(cta);
         gemv_block<linear2, ring>(cta, sum, slot, m, b, column);

@@ -137,7 +137,7 @@ template <class L> MEGALITH_DEVICE void stream(Cta &cta, int expert = 0) {
 }
 template <class L> MEGALITH_DEVICE void multiply(Cta &cta, const Column &column) {
   for (int m = 0; m < tiles<L>(cta); ++m) {
-    Fragment sum = {};
+    ChunkSum sum = {};
     for (int b = 0; b < L::kBlocks; ++b) {
       const int slot = wait<w_full>(cta);
       gemv_block<L, ring>(cta, sum, slot, m, b, column);

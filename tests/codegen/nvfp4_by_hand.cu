@@ -118,7 +118,7 @@ template <class L, class X, int PairsPerRow> MEGALITH_DEVICE void multiply(Cta &
     const Column column = gathered_column<L, X, PairsPerRow>(cta, expert.pairs, expert.count);
     MEGALITH_UNROLL(1)
     for (int m = 0; m < tiles<L>(cta, e); ++m) {
-      Fragment sum = {};
+      ChunkSum sum = {};
       MEGALITH_UNROLL(1)
       for (int b = 0; b < L::kBlocks; ++b) {
         const int slot = wait<w_full>(cta);

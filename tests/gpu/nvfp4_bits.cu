@@ -58,7 +58,7 @@ MEGALITH_KERNEL(nvfp4_bits) {
     wait<x_full>(cta);
     const Column column = dense_column<product, xs>(cta);
     for (int m = 0; m < count; ++m) {
-      Fragment sum = {};
+      ChunkSum sum = {};
       for (int b = 0; b < product::kBlocks; ++b) {
         const int slot = wait<w_full>(cta);
         gemv_block<product, ring>(cta, sum, slot, m, b, column);

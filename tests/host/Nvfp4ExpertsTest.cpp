@@ -62,10 +62,11 @@ check::Workload oneStep(std::vector<check::Sequence> sequences) {
 } // namespace
 
 TEST_CASE("the reference adds in the order of the layout") {
-  for (int64_t k : {128, 256, 512, 768, 4096}) {
+  for (int64_t k : {128, 256, 512, 640, 768, 1408, 2176, 2432, 4096, 17920}) {
     const runtime::Nvfp4Layout layout(16, k);
     const int64_t chunk = reference::canonicalChunk(k);
     REQUIRE(chunk == 16 * layout.chunk16);
+    REQUIRE(reference::scaledBlockSteps(chunk) == layout.kb);
     for (int64_t i = 0; i < chunk; ++i)
       REQUIRE(reference::blockColumnAt(i, chunk) == layout.columnAt(i));
   }

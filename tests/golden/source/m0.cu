@@ -110,7 +110,7 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
     const Column column = dense_column<norm_linear1, xs>(cta);
     MEGALITH_UNROLL(1)
     for (int m = 0; m < 4; ++m) {
-      Fragment sum = {};
+      ChunkSum sum = {};
       for (int b = 0; b < 1; ++b) {
         const int slot = wait<w_full>(cta);
         gemv_block<norm_linear1, ring>(cta, sum, slot, m, b, column);
@@ -128,7 +128,7 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
     const Column column = dense_column<linear2, linear2::In>(cta);
     MEGALITH_UNROLL(1)
     for (int m = 0; m < 2; ++m) {
-      Fragment sum = {};
+      ChunkSum sum = {};
       for (int b = 0; b < 1; ++b) {
         const int slot = wait<w_full>(cta);
         gemv_block<linear2, ring>(cta, sum, slot, m, b, column);

@@ -287,7 +287,7 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
     const Column column = dense_column<o_proj, o_proj::In>(cta);
     MEGALITH_UNROLL(1)
     for (int mtile = 0; mtile < 4; ++mtile) {
-      Fragment sum = {};
+      ChunkSum sum = {};
       for (int block = 0; block < 1; ++block) {
         const int slot = wait<w_full>(cta);
         gemv_block<o_proj, ring>(cta, sum, slot, mtile, block, column);
@@ -306,7 +306,7 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
     rms_norm<router::Norm>(cta, gains);
     const Column column = dense_column<router, router::In>(cta);
     for (int mtile = 0; mtile < 1; ++mtile) {
-      Fragment sum = {};
+      ChunkSum sum = {};
       for (int block = 0; block < 1; ++block) {
         const int slot = wait<w_full>(cta);
         gemv_block<router, ring>(cta, sum, slot, mtile, block, column);
@@ -331,7 +331,7 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
         gathered_column<expert_up, expert_up::In, 2>(cta, expert.pairs, expert.count);
     MEGALITH_UNROLL(1)
     for (int mtile = 0; mtile < 8; ++mtile) {
-      Fragment sum = {};
+      ChunkSum sum = {};
       for (int block = 0; block < 1; ++block) {
         const int slot = wait<w_full>(cta);
         gemv_block<expert_up, ring>(cta, sum, slot, mtile, block, column);
@@ -351,7 +351,7 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
     const Column column = slot_column<expert_down, act_rows>(cta, acts, expert.count);
     MEGALITH_UNROLL(1)
     for (int mtile = 0; mtile < 4; ++mtile) {
-      Fragment sum = {};
+      ChunkSum sum = {};
       for (int block = 0; block < 1; ++block) {
         const int slot = wait<w_full>(cta);
         gemv_block<expert_down, ring>(cta, sum, slot, mtile, block, column);
@@ -372,7 +372,7 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
     const Column column = dense_column<qkv_proj, qkv_proj::In>(cta);
     MEGALITH_UNROLL(1)
     for (int mtile = 0; mtile < 8; ++mtile) {
-      Fragment sum = {};
+      ChunkSum sum = {};
       for (int block = 0; block < 1; ++block) {
         const int slot = wait<w_full>(cta);
         gemv_block<qkv_proj, ring>(cta, sum, slot, mtile, block, column);

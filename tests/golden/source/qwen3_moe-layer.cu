@@ -289,7 +289,7 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
     const Column column = dense_column<o_proj, o_proj::In>(cta);
     MEGALITH_UNROLL(1)
     for (int mtile = 0; mtile < 4; ++mtile) {
-      Fragment sum = {};
+      ChunkSum sum = {};
       for (int block = 0; block < 1; ++block) {
         const int slot = wait<w_full>(cta);
         gemv_block<o_proj, ring>(cta, sum, slot, mtile, block, column);
@@ -308,7 +308,7 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
     rms_norm<router::Norm>(cta, gains);
     const Column column = dense_column<router, router::In>(cta);
     for (int mtile = 0; mtile < 1; ++mtile) {
-      Fragment sum = {};
+      ChunkSum sum = {};
       for (int block = 0; block < 1; ++block) {
         const int slot = wait<w_full>(cta);
         gemv_block<router, ring>(cta, sum, slot, mtile, block, column);
@@ -333,7 +333,7 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
         gathered_column<expert_up, expert_up::In, 4>(cta, expert.pairs, expert.count);
     MEGALITH_UNROLL(1)
     for (int mtile = 0; mtile < 4; ++mtile) {
-      Fragment sum = {};
+      ChunkSum sum = {};
       for (int block = 0; block < 1; ++block) {
         const int slot = wait<w_full>(cta);
         gemv_block<expert_up, ring>(cta, sum, slot, mtile, block, column);
@@ -353,7 +353,7 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
     const Column column = slot_column<expert_down, act_rows>(cta, acts, expert.count);
     MEGALITH_UNROLL(1)
     for (int mtile = 0; mtile < 4; ++mtile) {
-      Fragment sum = {};
+      ChunkSum sum = {};
       for (int block = 0; block < 1; ++block) {
         const int slot = wait<w_full>(cta);
         gemv_block<expert_down, ring>(cta, sum, slot, mtile, block, column);
@@ -374,7 +374,7 @@ MEGALITH_DEVICE void consumer(Cta &cta) {
     const Column column = dense_column<qkv_proj, qkv_proj::In>(cta);
     MEGALITH_UNROLL(1)
     for (int mtile = 0; mtile < 12; ++mtile) {
-      Fragment sum = {};
+      ChunkSum sum = {};
       for (int block = 0; block < 1; ++block) {
         const int slot = wait<w_full>(cta);
         gemv_block<qkv_proj, ring>(cta, sum, slot, mtile, block, column);

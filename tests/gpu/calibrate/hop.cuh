@@ -225,7 +225,7 @@ template <int Sms, int Width, Polling P, int Copies = 1, int RowCount = 1> struc
     const bool looks = job.burst && cta.role_warp == static_cast<int>(hop % kConsumerWarps);
     const uint32_t at = cta.lane * (job.piece / 128);
     uint32_t seen = 0;
-    Fragment sum = {};
+    ChunkSum sum = {};
     for (uint32_t i = 0; i < job.burst; ++i) {
       const int slot = wait<w_full>(cta);
       if (i == 0 && looks)

@@ -51,7 +51,7 @@ MEGALITH_DEVICE void clocks(const LaunchArgs &args) {
     report_wrong(cta, stream.wrong);
   } else if (cta.role == Role::consumer && job.variant) {
     // Whatever the stream brings: operands that change, as in a decode step.
-    float sum[4] = {};
+    float sum[1][4] = {};
     for (uint32_t pieces = 1; !platform::any_sync(over()); ++pieces) {
       for (int i = 0; i < (job.stride ? 1 : 16); ++i)
         platform::mma_k_loop(sum, {.steps = 4,
@@ -67,7 +67,7 @@ MEGALITH_DEVICE void clocks(const LaunchArgs &args) {
       while (job.stride && platform::now_ns() - begin < uint64_t{pieces} * job.stride)
         ;
     }
-    if (sum[0] == 12345.0f) // keeps the products
+    if (sum[0][0] == 12345.0f) // keeps the products
       report(cta, &sample_of(cta)->sum[2], 1);
   }
 }

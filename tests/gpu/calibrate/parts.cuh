@@ -113,7 +113,7 @@ template <int Sms, int RowCount, int K, int Experts, int TopKCount> struct Dense
 
   static MEGALITH_DEVICE void consumer(Cta &cta, const Job &job) {
     const bool first = cta.role_warp == 0;
-    Fragment sink = {};
+    ChunkSum sink = {};
     if (job.stride == kNormParts)
       time_parts(cta, job, first, [&](uint32_t, Clocks &clocks) {
         const auto gains = load_gains<RmsNorm<Xs, kWeightless, 1e-6f>>(cta);
@@ -135,7 +135,7 @@ template <int Sms, int RowCount, int K, int Experts, int TopKCount> struct Dense
       time_parts(cta, job, first, [&](uint32_t, Clocks &clocks) {
         consumer_sync();
         clocks.start();
-        Fragment sum = {};
+        ChunkSum sum = {};
         const Column column = dense_column<Layer, Xs>(cta);
         gemv_block<Layer, R>(cta, sum, 0, 0, 0, column);
         clocks.end(0);
@@ -159,7 +159,7 @@ template <int Sms, int RowCount, int K, int Experts, int TopKCount> struct Dense
         gemv_block<Layer, R>(cta, sink, 0, 0, 0, column);
         clocks.end(1);
       });
-    report_wrong(cta, sink.v[0] < 0);
+    report_wrong(cta, whole(sink).v[0] < 0);
   }
 
   /// Takes what the consumers' products leave, or is timed itself.

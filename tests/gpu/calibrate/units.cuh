@@ -97,7 +97,7 @@ template <class Layer, uint32_t SlotBytes> struct DrainOf {
     if (cta.role != Role::consumer)
       return;
     const Column column = dense_column<Layer, Xs>(cta);
-    Fragment sum = {};
+    ChunkSum sum = {};
     if (job.variant == 0)
       repeat(cta, job, cta.role_warp == 0, [&](uint32_t round) {
         const int slot = wait<w_full>(cta);
@@ -109,8 +109,8 @@ template <class Layer, uint32_t SlotBytes> struct DrainOf {
         gemv_block<Layer, R>(cta, sum, round % kSlots, 0, round % Layer::kBlocks, column);
       });
     // A valid column's sums are numbers, and of bf16 strips, which are all positive, positive.
-    report_wrong(cta, cta.lane % 4 == 0 && cta.lane / 4 < Layer::kUnit && !(sum.v[0] > 0) &&
-                          !(sum.v[0] < 0));
+    report_wrong(cta, cta.lane % 4 == 0 && cta.lane / 4 < Layer::kUnit && !(whole(sum).v[0] > 0) &&
+                          !(whole(sum).v[0] < 0));
   }
 };
 

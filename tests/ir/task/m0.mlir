@@ -63,7 +63,7 @@ task.kernel @m0 "toy" target "sm_90a" sms 4 rows 1 smem 74896 {
           writes [@xs[0, 0] 1 x [512]]
       task.local "column" : "const Column" = "dense_column<norm_linear1, xs>(cta)"
       task.for "m" in 4 {
-        task.local "sum" : "Fragment" = "{}"
+        task.local "sum" : "ChunkSum" = "{}"
         task.for "b" in 1 {
           task.wait @w_full {result = "const int slot"}
           task.compute "gemv_block<norm_linear1, ring>" ["sum", "slot", "m", "b", "column"]
@@ -123,7 +123,7 @@ task.kernel @m0 "toy" target "sm_90a" sms 4 rows 1 smem 74896 {
       task.wait @x_full
       task.local "column" : "const Column" = "dense_column<linear2, linear2::In>(cta)"
       task.for "m" in 2 {
-        task.local "sum" : "Fragment" = "{}"
+        task.local "sum" : "ChunkSum" = "{}"
         task.for "b" in 1 {
           task.wait @w_full {result = "const int slot"}
           task.compute "gemv_block<linear2, ring>" ["sum", "slot", "m", "b", "column"]

@@ -43,6 +43,27 @@ TEST_CASE("A dot product is summed in canonical chunks") {
   }
 }
 
+TEST_CASE("Even and odd steps of blocks are summed apart") {
+  CHECK(stripBlockSteps(1024) == 4);
+  CHECK(stripBlockSteps(96) == 3);
+  CHECK(stripBlockSteps(32) == 2);
+  CHECK(stripBlockSteps(16) == 1);
+  for (int64_t k : {8, 100, 128, 130, 768, 2048}) {
+    const Matrix x = randomMatrix(1, k, 1), w = randomMatrix(1, k, 2);
+    const std::vector<float> a(x.values.begin(), x.values.end());
+    const std::vector<float> b(w.values.begin(), w.values.end());
+    float total = 0;
+    const int64_t chunk = canonicalChunk(k), block = 16 * stripBlockSteps(chunk);
+    for (int64_t first = 0; first < k; first += chunk) {
+      float even = 0, odd = 0;
+      for (int64_t i = 0; i < std::min(k - first, chunk); ++i)
+        (i % block / 16 % 2 ? odd : even) += a[size_t(first + i)] * b[size_t(first + i)];
+      total = first == 0 ? even + odd : total + (even + odd);
+    }
+    CHECK(matrixDot(a.data(), b.data(), k, block / 16) == total);
+  }
+}
+
 TEST_CASE("Norms follow their formulas") {
   const int64_t n = 48;
   const Matrix x = randomMatrix(4, n, 3), w = randomMatrix(1, n, 4), b = randomMatrix(1, n, 5);

@@ -34,8 +34,8 @@ task.kernel @first "embed" target "sm_90a" sms 4 rows 1 {
   // CHECK-SAME: stream = {bytes = 13824 : i64, joined, order = ["mtile", "block"], piece = 13824 : i64
   // CHECK: task.for "mtile" in 1
   // CHECK: task.copy "copy_piece<w_full, ring, WholeSlice<nine>>" ["mtile", "block"] {{.*}}@w_nine[d0 * 9 + d1 * 8, d2] 9 x [1]
-  // CHECK: task.local "sum" : "Fragment" = "{}"
-  // CHECK-NEXT: task.local "rest" : "Fragment" = "{}"
+  // CHECK: task.local "sum" : "ChunkSum" = "{}"
+  // CHECK-NEXT: task.local "rest" : "ChunkSum" = "{}"
   // CHECK-NEXT: task.local "held" : "Held<WholeSlice<nine>>"
   // CHECK: task.compute "gemv_ahead<WholeSlice<nine>, ring>" ["sum", "rest", "held", "slot", "mtile", "block", "column"]
   // CHECK: task.compute "gemv_held<WholeSlice<nine>>" ["sum", "rest", "held", "column"]

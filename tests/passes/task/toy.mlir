@@ -22,7 +22,7 @@
 // CHECK-NEXT: task.compute "rms_norm<norm_linear1::Norm>" ["gains"] reads [@xs[0, 0] 1 x [512]] writes [@xs[0, 0] 1 x [512]]
 // CHECK-NEXT: task.local "column" : "const Column" = "dense_column<norm_linear1, norm_linear1::In>(cta)"
 // CHECK-NEXT: task.for "mtile" in 4
-// CHECK-NEXT: task.local "sum" : "Fragment" = "{}"
+// CHECK-NEXT: task.local "sum" : "ChunkSum" = "{}"
 // CHECK-NEXT: task.for "block" in 1
 // CHECK-NEXT: task.wait @w_full {result = "const int slot"}
 // CHECK-NEXT: task.compute "gemv_block<norm_linear1, ring>" ["sum", "slot", "mtile", "block", "column"] reads [@xs[0, 0] 1 x [512]] writes [] ring @ring

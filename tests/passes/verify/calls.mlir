@@ -12,7 +12,7 @@ task.kernel @slots "toy" target "sm_90a" sms 1 rows 1 {
       task.launch_dependents
     }
     task.role consumer {
-      task.local "sum" : "Fragment" = "{}"
+      task.local "sum" : "ChunkSum" = "{}"
       task.for "i" in 3 {
         task.acquire @p_free {result = "const int place"}
         task.local "at" : "const int" = "place + 0"
@@ -321,7 +321,7 @@ task.kernel @held "toy" target "sm_90a" sms 1 rows 1 {
     }
     task.role consumer {
       task.local "held" : "Held<s>"
-      task.local "sum" : "Fragment" = "{}"
+      task.local "sum" : "ChunkSum" = "{}"
       // expected-error @+1 {{expected gemv_ahead as call 1 on one state, but got gemv_held; each works on what the one before left}}
       task.compute "gemv_held<s>" ["sum", "held"] reads [] writes []
       task.for "block" in 2 {
@@ -348,7 +348,7 @@ task.kernel @early "toy" target "sm_90a" sms 1 rows 1 {
     task.role consumer {
       task.compute "load" [] reads [] writes [@xs[0, 0] 1 x [8]]
       // expected-note @+1 {{it is declared here}}
-      task.local "sum" : "Fragment" = "{}"
+      task.local "sum" : "ChunkSum" = "{}"
       task.compute "store_part<part>" ["sum"] reads [] writes [@part[0, 0] 1 x [8]]
       task.for "block" in 2 {
         // expected-error @+1 {{changes 'sum', which no later step names; expected the call that takes it behind this one}}

@@ -221,7 +221,7 @@ TEST_CASE("each synchronisation left out of it is noticed under some seed") {
       {"mbarrier_init(barrier(kFree, slot), 8);", "mbarrier_init(barrier(kFree, slot), 7);", ""},
       {"mbarrier_init(barrier(kPart, 0), 8);", "mbarrier_init(barrier(kPart, 0), 9);", "edge 2"},
       // A warp's lanes stored sums that lane 0 announces.
-      {"acc[i]);\n  warp_sync();", "acc[i]);", ""},
+      {"acc[0][i]);\n  warp_sync();", "acc[0][i]);", ""},
       // Re-arms words that others still poll in the launch before.
       {"launch_wait();\n  uint32_t n", "uint32_t n", ""},
       {"kWords; i += 32)\n    st_relaxed<Scope::gpu>(words(args, (n + 1) % 2, sm()) + i, kEmpty);",

@@ -30,7 +30,7 @@ MEGALITH_KERNEL(streams) {
     for (int i = 0; i < 1024; ++i)
       st_shared<uint32_t>(acts + i * 4, 0x3F803F80u);
   cta_sync();
-  float acc[4] = {0, 0, 0, 0};
+  float acc[1][4] = {};
   for (int p = 0; p < args.layer; ++p) {
     int slot = p % 4, use = p / 4;
     if (warp() == 0) {
@@ -52,7 +52,7 @@ MEGALITH_KERNEL(streams) {
     }
   }
   if (warp() >= 2 && warp() < 10)
-    st_global(static_cast<float *>(args.buffer[1]) + warp() * 32 + lane(), acc[0]);
+    st_global(static_cast<float *>(args.buffer[1]) + warp() * 32 + lane(), acc[0][0]);
 }
 
 static host::RunReport timed(host::Machine &machine, const host::Launch &launch, double &seconds) {

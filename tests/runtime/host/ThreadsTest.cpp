@@ -133,6 +133,17 @@ TEST_CASE("mma_k_loop multiplies fragments as mma.m16n8k16 does") {
       // An absent column's sums mean nothing, and must not look as if they did.
       REQUIRE((column < 6 ? acc[lane][i] == want : std::isnan(acc[lane][i])));
     }
+  // The odd step alone.
+  for (int lane = 0; lane < 32; ++lane) {
+    loops[lane].first = 1;
+    loops[lane].every = 2;
+    std::fill(std::begin(acc[lane]), std::end(acc[lane]), 0.0f);
+  }
+  REQUIRE(host::mmaKLoop(in, out));
+  float odd = 0; // of row 0, column 1
+  for (int k = 16; k < 32; ++k)
+    odd += a[0][k] * b[k][1];
+  CHECK(acc[0][1] == odd);
   loops[5].steps = 1;
   CHECK_FALSE(host::mmaKLoop(in, out));
 }

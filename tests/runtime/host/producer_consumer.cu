@@ -62,7 +62,7 @@ MEGALITH_DEVICE void produce(const LaunchArgs &args) {
 
 MEGALITH_DEVICE void consume(const LaunchArgs &args, int w) {
   auto *acts = static_cast<const unsigned char *>(args.buffer[1]);
-  float acc[4] = {0, 0, 0, 0};
+  float acc[1][4] = {};
   for (int p = 0; p < kPieces; ++p) {
     int slot = p % kSlots;
     unsigned char *b = smem() + kActs + (p * 8 + w) * kSteps * 256 + lane() * 8;
@@ -76,7 +76,7 @@ MEGALITH_DEVICE void consume(const LaunchArgs &args, int w) {
       mbarrier_arrive(barrier(kFree, slot));
   }
   for (int i = 0; i < 4; ++i)
-    st_shared(smem() + kPartials + (w * kWords + i * 32 + lane()) * 4, acc[i]);
+    st_shared(smem() + kPartials + (w * kWords + i * 32 + lane()) * 4, acc[0][i]);
   warp_sync();
   if (lane() == 0)
     mbarrier_arrive(barrier(kPart, 0));

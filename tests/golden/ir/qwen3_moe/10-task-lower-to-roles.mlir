@@ -57,7 +57,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
         task.compute "rms_norm<qkv_proj::Norm>" ["gains"] reads [@xs[0, 0] 2 x [256]] writes [@xs[0, 0] 2 x [256]]
         task.local "column" : "const Column" = "dense_column<qkv_proj, qkv_proj::In>(cta)"
         task.for "mtile" in 12 {
-          task.local "sum" : "Fragment" = "{}"
+          task.local "sum" : "ChunkSum" = "{}"
           task.for "block" in 1 {
             task.wait @w_full {result = "const int slot"}
             task.compute "gemv_block<qkv_proj, ring>" ["sum", "slot", "mtile", "block", "column"] reads [@xs[0, 0] 2 x [256]] writes [] ring @ring
@@ -206,7 +206,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
         task.poll "poll_chunk<attn_words, o_proj::In>" [] waits @attn_words reads [@attn[0, 0] 2 x [512]] writes [@xs[0, 0] 2 x [512]]
         task.local "column" : "const Column" = "dense_column<o_proj, o_proj::In>(cta)"
         task.for "mtile" in 4 {
-          task.local "sum" : "Fragment" = "{}"
+          task.local "sum" : "ChunkSum" = "{}"
           task.for "block" in 1 {
             task.wait @w_full {result = "const int slot"}
             task.compute "gemv_block<o_proj, ring>" ["sum", "slot", "mtile", "block", "column"] reads [@xs[0, 0] 2 x [512]] writes [] ring @ring
@@ -247,7 +247,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
         task.compute "rms_norm<router::Norm>" ["gains"] reads [@xs[0, 0] 2 x [256]] writes [@xs[0, 0] 2 x [256]]
         task.local "column" : "const Column" = "dense_column<router, router::In>(cta)"
         task.for "mtile" in 1 {
-          task.local "sum" : "Fragment" = "{}"
+          task.local "sum" : "ChunkSum" = "{}"
           task.for "block" in 1 {
             task.wait @w_full {result = "const int slot"}
             task.compute "gemv_block<router, ring>" ["sum", "slot", "mtile", "block", "column"] reads [@xs[0, 0] 2 x [256]] writes [] ring @ring
@@ -304,7 +304,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
           task.compute "active_expert<top_k>" ["entry"] reads [@routing[0, 0] 1 x [44]] writes [] {result = "const ActiveExpert expert"}
           task.compute "gathered_column<expert_up, expert_up::In, 4>" ["expert.pairs", "expert.count"] reads [@routing[0, 0] 1 x [44]] writes [] {result = "const Column column"}
           task.for "mtile" in 4 {
-            task.local "sum" : "Fragment" = "{}"
+            task.local "sum" : "ChunkSum" = "{}"
             task.for "block" in 1 {
               task.wait @w_full {result = "const int slot"}
               task.compute "gemv_block<expert_up, ring>" ["sum", "slot", "mtile", "block", "column"] reads [@xs[0, 0] 2 x [256]] writes [] ring @ring
@@ -356,7 +356,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
           task.wait @act_full {result = "const int acts"}
           task.local "column" : "const Column" = "slot_column<expert_down, act_rows>(cta, acts, expert.count)"
           task.for "mtile" in 4 {
-            task.local "sum" : "Fragment" = "{}"
+            task.local "sum" : "ChunkSum" = "{}"
             task.for "block" in 1 {
               task.wait @w_full {result = "const int slot"}
               task.compute "gemv_block<expert_down, ring>" ["sum", "slot", "mtile", "block", "column"] reads [@act_rows[0, 0] 2 x [128]] writes [] ring @ring
@@ -402,7 +402,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
         task.compute "rms_norm<qkv_proj::Norm>" ["gains"] reads [@xs[0, 0] 2 x [256]] writes [@xs[0, 0] 2 x [256]]
         task.local "column" : "const Column" = "dense_column<qkv_proj, qkv_proj::In>(cta)"
         task.for "mtile" in 12 {
-          task.local "sum" : "Fragment" = "{}"
+          task.local "sum" : "ChunkSum" = "{}"
           task.for "block" in 1 {
             task.wait @w_full {result = "const int slot"}
             task.compute "gemv_block<qkv_proj, ring>" ["sum", "slot", "mtile", "block", "column"] reads [@xs[0, 0] 2 x [256]] writes [] ring @ring
@@ -552,7 +552,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
         task.poll "poll_chunk<attn_words, o_proj::In>" [] waits @attn_words reads [@attn[0, 0] 2 x [512]] writes [@xs[0, 0] 2 x [512]]
         task.local "column" : "const Column" = "dense_column<o_proj, o_proj::In>(cta)"
         task.for "mtile" in 4 {
-          task.local "sum" : "Fragment" = "{}"
+          task.local "sum" : "ChunkSum" = "{}"
           task.for "block" in 1 {
             task.wait @w_full {result = "const int slot"}
             task.compute "gemv_block<o_proj, ring>" ["sum", "slot", "mtile", "block", "column"] reads [@xs[0, 0] 2 x [512]] writes [] ring @ring
@@ -593,7 +593,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
         task.compute "rms_norm<router::Norm>" ["gains"] reads [@xs[0, 0] 2 x [256]] writes [@xs[0, 0] 2 x [256]]
         task.local "column" : "const Column" = "dense_column<router, router::In>(cta)"
         task.for "mtile" in 1 {
-          task.local "sum" : "Fragment" = "{}"
+          task.local "sum" : "ChunkSum" = "{}"
           task.for "block" in 1 {
             task.wait @w_full {result = "const int slot"}
             task.compute "gemv_block<router, ring>" ["sum", "slot", "mtile", "block", "column"] reads [@xs[0, 0] 2 x [256]] writes [] ring @ring
@@ -650,7 +650,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
           task.compute "active_expert<top_k>" ["entry"] reads [@routing[0, 0] 1 x [44]] writes [] {result = "const ActiveExpert expert"}
           task.compute "gathered_column<expert_up, expert_up::In, 4>" ["expert.pairs", "expert.count"] reads [@routing[0, 0] 1 x [44]] writes [] {result = "const Column column"}
           task.for "mtile" in 4 {
-            task.local "sum" : "Fragment" = "{}"
+            task.local "sum" : "ChunkSum" = "{}"
             task.for "block" in 1 {
               task.wait @w_full {result = "const int slot"}
               task.compute "gemv_block<expert_up, ring>" ["sum", "slot", "mtile", "block", "column"] reads [@xs[0, 0] 2 x [256]] writes [] ring @ring
@@ -702,7 +702,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
           task.wait @act_full {result = "const int acts"}
           task.local "column" : "const Column" = "slot_column<expert_down, act_rows>(cta, acts, expert.count)"
           task.for "mtile" in 4 {
-            task.local "sum" : "Fragment" = "{}"
+            task.local "sum" : "ChunkSum" = "{}"
             task.for "block" in 1 {
               task.wait @w_full {result = "const int slot"}
               task.compute "gemv_block<expert_down, ring>" ["sum", "slot", "mtile", "block", "column"] reads [@act_rows[0, 0] 2 x [128]] writes [] ring @ring
@@ -749,7 +749,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
         task.compute "rms_norm<head::Norm>" ["gains"] reads [@xs[0, 0] 2 x [256]] writes [@xs[0, 0] 2 x [256]]
         task.local "column" : "const Column" = "dense_column<head, head::In>(cta)"
         task.for "mtile" in 8 {
-          task.local "sum" : "Fragment" = "{}"
+          task.local "sum" : "ChunkSum" = "{}"
           task.for "block" in 1 {
             task.wait @w_full {result = "const int slot"}
             task.compute "gemv_block<head, ring>" ["sum", "slot", "mtile", "block", "column"] reads [@xs[0, 0] 2 x [256]] writes [] ring @ring
