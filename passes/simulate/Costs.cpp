@@ -7,6 +7,7 @@
 #include "llvm/Support/MathExtras.h"
 
 #include <algorithm>
+#include <cmath>
 
 using llvm::Error;
 using llvm::Expected;
@@ -75,8 +76,18 @@ static void readMemory(Reader &read, Costs &costs) {
   for (int64_t window : {2, 3, 4, 6, 8, 12})
     costs.capacity.add(inFlightAt(window),
                        read(formatv("hbm.read.sms128.piece16k.window{0}", window)));
-  costs.unevenness = read("hbm.spread.piece16k.window4.pieces128.sd") /
-                     read("hbm.spread.piece16k.window4.pieces128.mean");
+  // SMs' times of a few pieces differ as sums of so many that each do; of many there is besides
+  // what is the same throughout a launch.
+  for (auto [kilobytes, window] : {std::pair(16, 2), {12, 4}, {16, 4}}) {
+    auto spread = [&](int64_t pieces) {
+      const std::string name =
+          formatv("hbm.spread.piece{0}k.window{1}.pieces{2}", kilobytes, window, pieces);
+      return read(name + ".sd") / read(name + ".mean");
+    };
+    const double few = spread(8), many = spread(128), bytes = 1024.0 * kilobytes * window * kSms;
+    costs.pieceUnevenness.add(bytes, std::sqrt(8) * few);
+    costs.unevenness.add(bytes, std::sqrt(std::max(many * many - few * few * 8 / 128, 0.0)));
+  }
   costs.issue = (read("restart.experts.burst12.issue") - read("restart.experts.burst2.issue")) / 10;
   // Two pieces asked for at once: what the first gets until it is there.
   const double rate = std::min(costs.smRate, costs.capacity.at(0) / kSms);
@@ -140,6 +151,7 @@ static void readExchanges(Reader &read, Costs &costs) {
   const double oneWay = costs.oneWay = read("word.one_way");
   const double handover = read("mbarrier.signal_to_wait");
   costs.read = read("word.resident.read");
+  costs.readFar = read("word.evicted.read");
   for (int64_t rows : kPartRows) {
     // What a hop of the calibration is besides: a product, its chunks to the epilogue, which adds
     // them up and stores words.
@@ -152,11 +164,19 @@ static void readExchanges(Reader &read, Costs &costs) {
             std::max(1000 * read(hop) - read(hop + ".rest") - handover, oneWay));
       }
   }
-  // 32 splits of 6 and of 11 words of 16 bytes, with nothing in flight.
-  constexpr double kFew = 32 * 6 * 16, kMany = 32 * 11 * 16;
-  const double few = 1000 * read("merge.32x6"), many = 1000 * read("merge.32x11");
-  costs.recordsPerByte = std::max(many - few, 0.0) / (kMany - kFew);
-  costs.records = few - kFew * costs.recordsPerByte;
+  // Consumers poll these for themselves and meet; epilogues are told before they store.
+  auto own = [&](const std::string &hop, double besides) {
+    return std::max(1000 * read(hop) - read(hop + ".rest") - read("barrier.consumers") - besides,
+                    oneWay);
+  };
+  for (int64_t window : {0, 2, 4}) {
+    for (int64_t words : {3, 12})
+      costs.records[32 * words * 16].add(
+          inFlightAt(window), own(formatv("merge.own.32x{0}.window{1}", words, window), 0));
+    costs.heads.add(inFlightAt(window), own(formatv("heads.own.window{0}", window), handover));
+  }
+  for (int64_t rows : kPartRows)
+    costs.ownRows[rows] = own(formatv("logits.own.rows{0}", rows), handover);
   // One row is three loads a lane, two rows are six at once.
   for (int64_t window : {0, 2, 4}) {
     const double three = read(formatv("sweep.rows1.window{0}", window));
@@ -185,8 +205,9 @@ static void readLinks(const costs::CostTable &table, Costs &costs) {
 static void readLaunches(Reader &read, Costs &costs) {
   costs.setUp = read("boundary.stream.pieces8.set_up");
   costs.gap = read("boundary.stream.pieces8.gap");
-  // Its poller comes to the wait when it has its words, so it is at most this.
-  costs.launchWait = read("boundary.programmatic.pieces1.wait");
+  for (int64_t pieces : {1, 2, 4, 8}) // all asked for at once
+    costs.launchWait.add(inFlightAt(pieces),
+                         read(formatv("boundary.programmatic.pieces{0}.wait", pieces)));
 }
 
 Expected<Costs> Costs::of(const costs::CostTable &table) {
@@ -249,10 +270,17 @@ double Costs::part(StringRef name, int64_t rows, Heat heat) const {
 }
 
 double Costs::recordsOf(int64_t bytes, double inFlight) const {
-  // What is in flight holds them up as it does a row.
+  const auto &[few, below] = *records.begin();
+  const auto &[many, above] = *records.rbegin();
+  const double less = below.at(inFlight), more = std::max(above.at(inFlight), less);
+  return less + (more - less) * std::max(double(bytes - few), 0.0) / double(many - few);
+}
+
+double Costs::ownRowsOf(int64_t rows, double inFlight) const {
+  // What is in flight holds them up as it does a row of an exchange.
   constexpr int64_t kRow = 4096;
-  return records + recordsPerByte * double(bytes) + arrivalOf(1, kRow, inFlight) -
-         arrivalOf(1, kRow, 0);
+  return between(rows, kPartRows, [&](int64_t at) { return ownRows.at(at); }) +
+         arrivalOf(1, kRow, inFlight) - arrivalOf(1, kRow, 0);
 }
 
 double Costs::arrivalOf(int64_t rows, int64_t bytes, double inFlight) const {

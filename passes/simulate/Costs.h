@@ -49,7 +49,8 @@ struct Costs {
   Curve pollSlowdown;       ///< factor on it while all SMs poll; by the same bytes
   double issue = 0;         ///< the producer's time for a copy
   double oldestShare = 0.5; ///< of an SM's rate, that its older piece gets beside the next
-  double unevenness = 0;    ///< standard deviation of SMs' times in a launch over their mean
+  /// Standard deviations over the mean: of a piece's time, and of SMs' in a launch besides.
+  Curve pieceUnevenness, unevenness;
 
   // On an SM.
   double handover = 0;  ///< from a signal to its waiter's going on
@@ -60,12 +61,16 @@ struct Costs {
   std::map<std::string, double> parts; ///< "rows8.norm.near", without "part."
 
   // Between SMs, by the same bytes.
-  double oneWay = 0; ///< of a word
-  double read = 0;   ///< of a word that L2 has
+  double oneWay = 0;  ///< of a word
+  double read = 0;    ///< of a word that L2 has
+  double readFar = 0; ///< of one that only HBM has
   /// By rows, then (bytes of a row): from stored to polled and at hand.
   std::map<int64_t, std::map<int64_t, Curve>> arrival;
-  double records = 0;        ///< a merge tile's records from stored to at hand, of few bytes
-  double recordsPerByte = 0; ///< and each further byte of them
+  /// Words that consumer warps poll for themselves, from stored to at hand: a merge tile's records,
+  /// by (bytes of all), and a row's heads; rows of logits by their number, with nothing in flight.
+  std::map<int64_t, Curve> records;
+  Curve heads;
+  std::map<int64_t, double> ownRows;
   Curve hop;       ///< that words come later from another rank, by bytes; empty: not measured
   Curve look;      ///< a warp's loads of words that are there, three a lane
   Curve lookMore;  ///< each further one
@@ -73,9 +78,9 @@ struct Costs {
   Curve epochMore; ///< each further one
 
   // Launches.
-  double setUp = 0;      ///< from a CTA's begin to its roles'
-  double gap = 0;        ///< from the end of an SM's CTA to the begin of its next
-  double launchWait = 0; ///< from the end of the launch before to griddepcontrol.wait's
+  double setUp = 0; ///< from a CTA's begin to its roles'
+  double gap = 0;   ///< from the end of an SM's CTA to the begin of its next
+  Curve launchWait; ///< from the end of the launch before to griddepcontrol.wait's
 
   // Other shapes than the parts'.
   double normPerColumn = 0;       ///< of one row
@@ -93,6 +98,8 @@ struct Costs {
   double arrivalOf(int64_t rows, int64_t bytes, double inFlight) const;
   /// Of a merge tile's records, `bytes` in all, that the warps of an SM gather among them.
   double recordsOf(int64_t bytes, double inFlight) const;
+  /// Of `rows` rows that a warp each polls.
+  double ownRowsOf(int64_t rows, double inFlight) const;
   /// One warp's gather of so many bytes that are there, at most `batch` loads a lane at once.
   double sweepOf(int64_t bytes, int64_t batch, double inFlight, bool epochs = false) const;
 };

@@ -249,8 +249,8 @@ Engine::Outcome Engine::awaitLaunch(int64_t id) {
     before.waiting.push_back(id);
     return Outcome::Blocked;
   }
-  const double begin = warp.times.begin - costs.setUp;
-  warp.time = std::max(warp.time, std::max(before.lastEnd, begin) + costs.launchWait);
+  warp.time =
+      std::max(warp.time, before.lastEnd + costs.launchWait.at(memory.inFlight(), /*holds=*/true));
   return Outcome::Next;
 }
 

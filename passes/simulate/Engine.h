@@ -46,13 +46,10 @@ private:
   };
   /// Words of one exchange that are polled together.
   struct Words {
-    int64_t missing = 0;       ///< steps that have yet to publish some
-    double last = 0;           ///< when the last did
-    std::vector<double> times; ///< when each did
-
-    /// The share of them that came within `window` of the last: words that were there before are
-    /// read while the last are waited for.
-    double lateShare(double window) const;
+    int64_t missing = 0; ///< steps that have yet to publish some
+    double last = 0;     ///< when the last did
+    double sum = 0;      ///< of the times of `count` that did
+    int64_t count = 0;
     llvm::SmallVector<int64_t, 4> waiting;
   };
   struct Frame {
@@ -172,7 +169,7 @@ private:
     return launch.facts[size_t(warp.turn)];
   }
   int64_t splitsOf(const Facts &facts, const Warp &warp) const;
-  double slownessOf(const Warp &warp) const;
+  double slownessOf(const Warp &warp, uint64_t token) const;
   const Tile *tileOf(const Launch &launch, const Warp &warp) const;
   bool isRing(const Launch &launch, int edge) const;
   std::string describe(const Warp &warp) const;

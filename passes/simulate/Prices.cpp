@@ -2,6 +2,8 @@
 
 #include "passes/simulate/Prices.h"
 
+#include "codegen/device/tiles.cuh"
+
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -57,6 +59,9 @@ static Price partPrice(const Costs &costs, StringRef part, int64_t rows, Heat he
           .first = factor * costs.part(part, rows, heat) + extra};
 }
 
+static Price operator+(const Price &a, double b) {
+  return {a.warm + b, a.first + b, a.meets};
+}
 static Price operator-(const Price &a, double b) {
   return {std::max(a.warm - b, 0.0), std::max(a.first - b, 0.0), a.meets};
 }
@@ -148,6 +153,8 @@ const Price &Prices::of(int role, uint32_t at, const Tile *tile) const {
     return entry.usual;
   if (entry.onward && tile->goesOn)
     return tile->isNew ? entry.usual : *entry.onward;
+  if (entry.old && tile->hasOld)
+    return *entry.old;
   if (entry.dependsOnSplits && tile->splits > 1)
     return entry.bySplits[size_t(tile->splits - 1)];
   return tile->isNew ? entry.fresh : entry.usual;
@@ -169,7 +176,7 @@ Prices::Prices(const verify::Program &program, const Costs &costs, Heat heat)
         prices[role].push_back({.usual = pollPrice(instr, stage, costs, heat)});
         break;
       case verify::Instr::LoopBegin:
-        prices[role].push_back(opening(program, instr, role, costs, heat));
+        prices[role].push_back(opening(program, instr, stage, role, costs, heat));
         break;
       default:
         prices[role].push_back({});
@@ -197,8 +204,8 @@ void Prices::findNvfp4(const verify::Program &program) {
 
 /// Tiles of attention are a list that every role makes from the step's descriptor; consumers load
 /// gains and frequencies besides, which come from HBM.
-Prices::Entry Prices::opening(const verify::Program &program, const verify::Instr &instr, int role,
-                              const Costs &costs, Heat heat) const {
+Prices::Entry Prices::opening(const verify::Program &program, const verify::Instr &instr,
+                              StageOp stage, int role, const Costs &costs, Heat heat) const {
   task::ForOp loop = program.loops[size_t(instr.loop)].op;
   if (!loop.getIterate().value_or("").starts_with("AttentionTiles<"))
     return {};
@@ -207,9 +214,12 @@ Prices::Entry Prices::opening(const verify::Program &program, const verify::Inst
   if (!kParts[role])
     return {};
   // Consumers have waited for the launch before, which empties the SM's cache of the descriptor;
-  // the part was measured where there was none to wait for.
+  // the part was measured where there was none to wait for. Of one row whose tiles are an SM's each
+  // the list is over without a look at it (next_of_row).
+  task::KernelOp kernel(program.kernel);
+  const bool isOnce = rows == 1 && kMaxSplits * configInt(stage, "kv_heads", 1) <= kernel.getSms();
   const double next = costs.part("attention.open.next", rows);
-  const double emptied = role == int(task::Role::Consumer) ? costs.read : 0;
+  const double emptied = role == int(task::Role::Consumer) && !isOnce ? costs.read : 0;
   return {.usual = {.first = costs.part(kParts[role], rows, heat)},
           .fresh = {.warm = next, .first = next + emptied}};
 }
@@ -298,7 +308,10 @@ Prices::Entry Prices::price(const verify::Instr &instr, StageOp stage, const Cos
     Entry entry = part("attention.pieces8.prepare");
     entry.fresh = partPrice(costs, "attention.new.prepare", rows, heat);
     setBySplits(entry, costs, "prepare", heat);
-    return meeting(entry);
+    entry = meeting(entry);
+    // Its page's place first, then what is there; in the table's shape they are in L2.
+    entry.old = entry.fresh + (costs.read + costs.readFar);
+    return entry;
   }
   if (name == "attention_begin") {
     Entry entry = part("attention.pieces8.begin");

@@ -57,6 +57,7 @@ private:
   static constexpr int64_t kMostSplits = 8; ///< of an attention tile
   struct Entry {
     Price usual, fresh;                      ///< fresh: of a tile with the step's new position
+    std::optional<Price> old;                ///< fresh, where older positions are brought from HBM
     std::optional<Price> onward;             ///< of one that goes on with the tile before's queries
     std::array<Price, kMostSplits> bySplits; ///< of a tile of so many and one
     bool dependsOnSplits = false;            ///< and not on the new position
@@ -67,8 +68,8 @@ private:
   Entry price(const verify::Instr &instr, task::StageOp stage, const Costs &costs, Heat heat);
   void findNvfp4(const verify::Program &program);
   Price productPrice(task::StageOp stage, const Costs &costs, Heat heat) const;
-  Entry opening(const verify::Program &program, const verify::Instr &instr, int role,
-                const Costs &costs, Heat heat) const;
+  Entry opening(const verify::Program &program, const verify::Instr &instr, task::StageOp stage,
+                int role, const Costs &costs, Heat heat) const;
 
   int64_t rows;
   llvm::DenseMap<mlir::Operation *, int64_t> nvfp4Pieces; ///< bytes of one, by stage

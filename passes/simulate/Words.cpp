@@ -114,7 +114,8 @@ void Engine::publish(Launch &launch, Warp &warp, const Instr &instr) {
     for (int64_t key : keysOf(launch, warp, instr, access)) {
       Words &words = launch.words[{stateOf(launch, instr, access), key}];
       words.last = std::max(words.last, now);
-      words.times.push_back(now);
+      words.sum += now;
+      ++words.count;
       if (--words.missing == 0) {
         for (int64_t other : words.waiting)
           resume(other, now);
@@ -122,13 +123,6 @@ void Engine::publish(Launch &launch, Warp &warp, const Instr &instr) {
       }
     }
   }
-}
-
-double Engine::Words::lateShare(double window) const {
-  if (times.empty())
-    return 1;
-  const auto late = llvm::count_if(times, [&](double time) { return time >= last - window; });
-  return double(late) / double(times.size());
 }
 
 /// How much later `bytes` of an exchange's words are all there because some are other ranks'.
@@ -171,7 +165,8 @@ Engine::Outcome Engine::poll(int64_t id, const Instr &instr) {
       exchange ? rect.cols * (exchange.getElement().getIntOrFloatBitWidth() / 8) : rect.cols;
   const int64_t key = keyOf(launch, warp, instr, *read);
   // A row a warp, and nothing for the rest: poll_own_row.
-  const bool byRow = isConsumer && cast<PollOp>(instr.op).getCallee().starts_with("poll_own_row");
+  const StringRef callee = cast<PollOp>(instr.op).getCallee();
+  const bool byRow = isConsumer && callee.starts_with("poll_own_row");
   if (byRow && warp.number >= rect.rows)
     return Outcome::Next;
   // Words of this launch, of the one before, or of one that is over.
@@ -181,8 +176,7 @@ Engine::Outcome Engine::poll(int64_t id, const Instr &instr) {
     source = warp.launch > 0 ? &launches[size_t(warp.launch) - 1] : nullptr;
   if (!exchange || !exchange.isSelfValidating())
     source = nullptr;
-  double last = -std::numeric_limits<double>::infinity();
-  const Words *words = nullptr;
+  double last = -std::numeric_limits<double>::infinity(), mean = last;
   if (source) {
     // Exchanges have one name in all kernels, but each its own number for them.
     int64_t decl = read->decl;
@@ -202,8 +196,10 @@ Engine::Outcome Engine::poll(int64_t id, const Instr &instr) {
         found->second.waiting.push_back(id);
         return Outcome::Blocked;
       }
-      words = &found->second;
-      last = words->last + hopOf(exchange, rect.rows * width);
+      const Words &words = found->second;
+      const double hop = hopOf(exchange, rect.rows * width);
+      last = words.last + hop;
+      mean = words.sum / double(words.count) + hop;
     }
   }
   setPolling(warp, true);
@@ -213,15 +209,22 @@ Engine::Outcome Engine::poll(int64_t id, const Instr &instr) {
   if (isConsumer) {
     const int64_t rows = byRow ? 1 : rect.rows;
     const int64_t mine = byRow ? width : rows * width / kConsumers;
-    // Rows whose words came early were read before the last came.
-    if (isMerge) { // a share of them
-      const double sweep = costs.sweepOf(records / kConsumers, kRecordBatch, load, /*epochs=*/true);
-      warp.time = std::max(warp.time + sweep, last + costs.recordsOf(records, load));
-    } else {
-      const double sweep = costs.sweepOf(mine, 8, load);
-      const auto late = int64_t(std::ceil(double(rows) * (words ? words->lateShare(sweep) : 1)));
-      warp.time = std::max(warp.time + sweep, last + costs.arrivalOf(late, width, load));
-    }
+    // Ways were measured of words that all SMs store at about one time, so all rows' counts from
+    // the mean. Of words that are stored one after another most were read before the last come.
+    const auto way = [&](int64_t rows) {
+      return isMerge                            ? costs.recordsOf(records, load)
+             : byRow                            ? costs.ownRowsOf(rows, load)
+             : callee.starts_with("poll_heads") ? costs.heads.at(load)
+                                                : costs.arrivalOf(rows, width, load);
+    };
+    const double sweep = isMerge // a share of them
+                             ? costs.sweepOf(records / kConsumers, kRecordBatch, load, true)
+                             : costs.sweepOf(mine, 8, load);
+    // Who comes behind the words finds them at the first look.
+    const bool areThere = last + costs.oneWay <= warp.time;
+    warp.time += sweep;
+    if (!areThere)
+      warp.time = std::max({warp.time, last + way(1), isMerge ? last : mean + way(rect.rows)});
     const Price &after = launch.prices->afterPoll(warp.role, warp.at);
     warp.time += warp.seen[warp.at] ? after.warm : after.first;
     warp.seen[warp.at] = true;

@@ -43,14 +43,22 @@ int64_t Engine::bytesOf(const Launch &launch, const Warp &warp, const Instr &ins
   return rect.rows * rect.cols * 2;
 }
 
-/// SMs that read alike are not served alike: one is ahead throughout a launch, another one in the
-/// next. The last of 128 is four deviations behind the mean (hbm.spread.*.late), so they are drawn
-/// from an exponential distribution, by a hash of launch, turn and SM.
-double Engine::slownessOf(const Warp &warp) const {
-  std::mt19937_64 random(uint64_t(warp.launch) << 32 | uint64_t(warp.turn) << 16 |
-                         uint64_t(warp.sm));
-  const double even = std::ldexp(double((random() >> 11) + 1), -53); // in (0, 1]
-  return std::max(1 + costs.unevenness * (-std::log(even) - 1), 0.5);
+/// Pieces are not served alike, so SMs that read alike are not done alike; besides one is ahead
+/// throughout a launch, another one in the next. Drawn by a hash: of launch, turn and SM from an
+/// exponential distribution, whose last of 128 is four deviations behind (hbm.spread.*.late), and
+/// of the piece, `token`, from a normal one.
+double Engine::slownessOf(const Warp &warp, uint64_t token) const {
+  const auto even = [](uint64_t seed) { // in (0, 1]
+    return std::ldexp(double((std::mt19937_64(seed)() >> 11) + 1), -53);
+  };
+  const double ofLaunch =
+      -std::log(even(uint64_t(warp.launch) << 32 | uint64_t(warp.turn) << 16 | uint64_t(warp.sm))) -
+      1;
+  const double ofPiece = std::sqrt(-2 * std::log(even(token))) * std::cos(2 * M_PI * even(~token));
+  const double load = memory.inFlight();
+  return std::max(1 + costs.unevenness.at(load, /*holds=*/true) * ofLaunch +
+                      costs.pieceUnevenness.at(load, /*holds=*/true) * ofPiece,
+                  0.5);
 }
 
 Engine::Outcome Engine::copy(int64_t id, const Instr &instr) {
@@ -61,10 +69,9 @@ Engine::Outcome Engine::copy(int64_t id, const Instr &instr) {
   const int64_t place = launch.sms[size_t(warp.sm)].place;
   const auto use = uint64_t(warp.uses[size_t(instr.edge)]++);
   const int64_t bytes = bytesOf(launch, warp, instr, launch.program->accessesOf(instr).front());
-  memory.issue(now, place, std::max<int64_t>(bytes, 1),
-               uint64_t(warp.launch) << 56 | uint64_t(warp.sm) << 44 | uint64_t(instr.edge) << 32 |
-                   use,
-               slownessOf(warp));
+  const uint64_t token =
+      uint64_t(warp.launch) << 56 | uint64_t(warp.sm) << 44 | uint64_t(instr.edge) << 32 | use;
+  memory.issue(now, place, std::max<int64_t>(bytes, 1), token, slownessOf(warp, token));
   warp.time += costs.issue;
   return Outcome::Next;
 }

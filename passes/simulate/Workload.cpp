@@ -85,10 +85,12 @@ static void addTiles(KernelOp kernel, StageOp stage, const StepShape &shape, Fac
       const int64_t split = areNeighbours ? u % splits : u / facts.kvHeads;
       const AttentionTile tile = attention_tile(sequence, int(s), int(head), int(split), window);
       const bool isNew = tile.first_new() < tile.end;
+      const bool hasOld = tile.tail_units > 0 && tile.start > tile.tail_first();
       const auto addTo = [&](std::vector<Tile> &own) {
         const bool goesOn =
             !own.empty() && own.back().sequence == int64_t(s) && own.back().kvHead == head;
-        own.push_back({int64_t(s), head, 1, tile.split_units, tile.full_units, isNew, goesOn});
+        own.push_back(
+            {int64_t(s), head, 1, tile.split_units, tile.full_units, isNew, hasOld, goesOn});
       };
       if (!areNeighbours) {
         addTo(facts.tiles[size_t((u + int64_t(s) * stride) % sms)]);
@@ -104,6 +106,7 @@ static void addTiles(KernelOp kernel, StageOp stage, const StepShape &shape, Fac
         ++own.back().splits;
         own.back().fullUnits += tile.full_units;
         own.back().isNew |= isNew;
+        own.back().hasOld |= hasOld;
       } else {
         addTo(own);
       }

@@ -42,6 +42,7 @@ struct Tile {
   int64_t splitUnits = 1; ///< of a split; the sequence's last may have fewer
   int64_t fullUnits = 0;  ///< of 16 positions, through the ring
   bool isNew = false;     ///< it has the step's new position
+  bool hasOld = false;    ///< in a unit with older ones, which are in their page
   bool goesOn = false;    ///< its queries are those of the SM's tile before
 
   /// Pieces in which the full units pass through the ring, `each` units at most; a split begins a

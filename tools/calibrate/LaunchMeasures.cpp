@@ -43,7 +43,7 @@ static Expected<std::vector<double>> boundary(Session &session, uint32_t pieces,
     uint64_t lastEnd = 0;
     for (size_t sm = 0; sm < kSms; ++sm)
       lastEnd = std::max<uint64_t>(lastEnd, (*one)[i / kSms * kSms - kSms + sm].end);
-    over += double(int64_t(now.sum[3] - std::max<uint64_t>(lastEnd, now.begin)));
+    over += double(int64_t(now.sum[3] - lastEnd));
     gap += double(int64_t(now.begin - before.end));
     setUp += double(now.sum[2] - now.begin);
     landed += double(now.sum[0] - now.begin);
@@ -80,8 +80,8 @@ static void addBoundaries(Measures &measures) {
            formatv(
                "{0}, each of {1} pieces of 16 KB an SM and one exchange of 4 KB with the launch "
                "before: a launch less a hop; from a CTA's begin to its first piece, to its "
-               "first words; from the end of an SM's CTA to the begin of its next; from its begin "
-               "and the last CTA's end to the end of the poller's griddepcontrol.wait",
+               "first words; from the end of an SM's CTA to the begin of its next; from the "
+               "last CTA's end to the end of griddepcontrol.wait in a warp that does nothing else",
                way.how, pieces),
            [=](Session &session) {
              return boundary(session, pieces, way.programmatic, way.graph);

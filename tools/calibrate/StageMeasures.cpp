@@ -85,7 +85,61 @@ static void addEpochSweep(Measures &measures, uint32_t loads, uint32_t window) {
        }});
 }
 
+/// us a hop that consumers poll for themselves, and ns of it that are not its words' way: those of
+/// the consumers, or of who stores, and the warps' meeting.
+static void addOwnHop(Measures &measures, const std::string &name, const std::string &kernel,
+                      int restIn, uint32_t pause, uint32_t window, std::string how) {
+  const Job job = {.sms = kSms,
+                   .rounds = 200,
+                   .warmup = 10,
+                   .window = window,
+                   .piece = window ? kPieceBytes : 0,
+                   .pause = pause};
+  measures.push_back({{{name, "us"}, {name + ".rest", "ns"}},
+                      std::move(how),
+                      [=](Session &session) -> Expected<std::vector<double>> {
+                        auto samples = session.run(kernel, job);
+                        if (!samples)
+                          return samples.takeError();
+                        double us = 0, rest = 0;
+                        int storing = 0;
+                        for (const Sample &s : *samples) {
+                          const double ns = double(s.end - s.begin);
+                          us += ns / kSms / job.rounds / 1000;
+                          if (s.sum[restIn] == 0) // it stores nothing
+                            continue;
+                          rest += double(s.sum[restIn]) * ns /
+                                  double(std::max<uint64_t>(s.sum[7], 1)) / job.rounds;
+                          ++storing;
+                        }
+                        return std::vector<double>{us, rest / std::max(storing, 1)};
+                      }});
+}
+
 void addStages(Measures &measures) {
+  constexpr uint32_t kPause = 1000;
+  for (uint32_t words : {3u, 12u})
+    for (uint32_t window : {0u, 2u, 4u})
+      addOwnHop(
+          measures, formatv("merge.own.32x{0}.window{1}", words, window),
+          formatv("calibrate_own_records_32x{0}", words), 5, 0, window,
+          formatv("partial results of a KV head's 32 SMs, {0} epoch words from each, stored and "
+                  "gathered by the consumers, who then meet; {1} pieces of 16 KB always in "
+                  "flight an SM; ns of it for storing",
+                  words, window));
+  for (uint32_t window : {0u, 2u, 4u})
+    addOwnHop(
+        measures, formatv("heads.own.window{0}", window), "calibrate_own_heads", 6, kPause, window,
+        formatv("raw projections of one row, 10 KB; each consumer warp polls a query head, "
+                "one a key and a value besides, and all meet, {1} ns before more are stored; {0} "
+                "pieces of 16 KB always in flight an SM; ns of it to all stored",
+                window, kPause));
+  for (uint32_t rows : {1u, 2u, 4u, 8u})
+    addOwnHop(measures, formatv("logits.own.rows{0}", rows), formatv("calibrate_own_rows{0}", rows),
+              6, kPause, 0,
+              formatv("128 logits of {0} rows, all to all, a row polled by a consumer warp, which "
+                      "then meet, {1} ns before more are stored; ns of it to all stored",
+                      rows, kPause));
   for (uint32_t loads : {4u, 12u, 44u})
     for (uint32_t window : {0u, 2u, 4u})
       addEpochSweep(measures, loads, window);

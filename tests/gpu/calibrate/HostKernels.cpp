@@ -4,6 +4,7 @@
 #include "tests/gpu/calibrate/gather.cuh"
 #include "tests/gpu/calibrate/hop.cuh"
 #include "tests/gpu/calibrate/memory.cu"
+#include "tests/gpu/calibrate/own.cuh"
 #include "tests/gpu/calibrate/pair.cu"
 #include "tests/gpu/calibrate/parts.cuh"
 #include "tests/gpu/calibrate/peer.cu"
@@ -38,6 +39,15 @@ MEGALITH_KERNEL(route) {
 MEGALITH_KERNEL(gather) {
   Gather<4, 2, 3>::run(args);
 }
+MEGALITH_KERNEL(own_records) {
+  OwnRecords<4, 2, 130>::run(args);
+}
+MEGALITH_KERNEL(own_heads) {
+  OwnHeads<4, 1>::run(args);
+}
+MEGALITH_KERNEL(own_rows) {
+  OwnRows<4, 3, 8>::run(args);
+}
 MEGALITH_KERNEL(hop_copies) {
   Hop<4, 64, Polling::chunks, 3>::run(args);
 }
@@ -56,6 +66,9 @@ MEGALITH_KERNEL(route_tight) {
 }
 MEGALITH_KERNEL(hop_emitted) {
   Hop<4, 64, Polling::emitted, 1, 2>::run(args);
+}
+MEGALITH_KERNEL(hop_emitted_batches) {
+  Hop<4, 2048, Polling::emitted, 1, 8>::run(args);
 }
 MEGALITH_KERNEL(sweep) {
   Sweep<4, 96, 16, 4>::run(args);

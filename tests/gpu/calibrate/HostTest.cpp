@@ -38,6 +38,9 @@ KERNEL(calibrate_topk_512)
 KERNEL(boundary)
 KERNEL(route)
 KERNEL(gather)
+KERNEL(own_records)
+KERNEL(own_heads)
+KERNEL(own_rows)
 KERNEL(hop_one)
 KERNEL(hop_hint)
 KERNEL(hop_two)
@@ -49,6 +52,7 @@ KERNEL(hop_tight_one)
 KERNEL(hop_tight_hint)
 KERNEL(route_tight)
 KERNEL(hop_emitted)
+KERNEL(hop_emitted_batches)
 KERNEL(sweep)
 KERNEL(dense_rows1)
 KERNEL(dense_rows8)
@@ -158,7 +162,7 @@ TEST_CASE("every hop brings every word, whoever polls", "[calibrate]") {
        {&megalith_kernel_hop_one, &megalith_kernel_hop_hint, &megalith_kernel_hop_two,
         &megalith_kernel_hop_chunks, &megalith_kernel_hop_chunks_hint, &megalith_kernel_hop_copies,
         &megalith_kernel_hop_tight, &megalith_kernel_hop_tight_one, &megalith_kernel_hop_tight_hint,
-        &megalith_kernel_hop_emitted}) {
+        &megalith_kernel_hop_emitted, &megalith_kernel_hop_emitted_batches}) {
     check(*kernel, {.rounds = 12, .warmup = 2, .piece = 2048}, 0);
     check(*kernel, {.rounds = 6, .warmup = 2, .window = 3, .piece = kPieceBytes, .burst = 5}, 0);
   }
@@ -173,6 +177,26 @@ TEST_CASE("of a hop as emitted the rest is told, and is less than it", "[calibra
     CHECK(sample.sum[6] > 0);
     CHECK(sample.sum[5] + sample.sum[6] < sample.sum[7]);
   }
+}
+
+TEST_CASE("consumers' own hops bring what was sent, beside a stream or alone", "[calibrate]") {
+  for (const auto *kernel :
+       {&megalith_kernel_own_records, &megalith_kernel_own_heads, &megalith_kernel_own_rows})
+    for (uint64_t seed = 1; seed <= kSeeds; ++seed)
+      for (uint32_t window : {0u, 2u}) {
+        INFO(kernel->name << ", seed " << seed << ", window " << window);
+        Bench bench(16);
+        if (auto error = bench.run(
+                *kernel, {.rounds = 12, .warmup = 2, .window = window, .piece = 2048}, seed))
+          FAIL(llvm::toString(std::move(error)));
+        for (int sm = 0; sm < kSms; ++sm) {
+          const Sample &sample = bench.samples[size_t(sm)];
+          CHECK(sample.wrong == 0);
+          CHECK(sample.end >= sample.begin);
+          CHECK(sample.sum[5] <= sample.sum[7]);
+          CHECK((sample.pieces > 0) == (window > 0));
+        }
+      }
 }
 
 TEST_CASE("launches hand their words over, however they overlap", "[calibrate]") {

@@ -44,7 +44,6 @@ template <int Sms, int Width> struct Boundary {
   static MEGALITH_DEVICE void producer(Cta &cta, const Job &job) {
     Stream<w_put, w_got, R> stream{job};
     stream.put.number = stream.got.number = cta.args.launch_in_step * job.burst;
-    report(cta, &sample(cta)->sum[2], platform::now_ns());
     for (uint32_t i = 0; i < job.burst; ++i)
       stream.issue(cta);
     for (uint32_t i = 0; i < job.burst; ++i) {
@@ -66,7 +65,6 @@ template <int Sms, int Width> struct Boundary {
       signal<x_full>(cta);
       if (i == 0) {
         launch_wait();
-        report(cta, &sample(cta)->sum[3], platform::now_ns());
         launch_dependents();
       }
     }
@@ -88,11 +86,19 @@ template <int Sms, int Width> struct Boundary {
     report_wrong(cta, wrong);
   }
 
+  /// Who has nothing to do but wait for the launch before.
+  static MEGALITH_DEVICE void waiter(const Cta &cta) {
+    launch_wait();
+    report(cta, &sample(cta)->sum[3], platform::now_ns());
+  }
+
   static MEGALITH_DEVICE void run(const LaunchArgs &args) {
     const uint64_t begin = platform::now_ns();
+    make_barriers<w_put, x_full, x_free>(); // in the order of emitted kernels
     Cta cta(args);
+    setup(cta);
+    const uint64_t ready = platform::now_ns();
     const Job job = job_of(cta);
-    setup<w_put, x_full, x_free>(cta);
     cta.n = 0; // every hop has words of its own, so no set takes turns
     if (cta.role == Role::producer)
       producer(cta, job);
@@ -100,8 +106,11 @@ template <int Sms, int Width> struct Boundary {
       poller(cta, job);
     else if (cta.role == Role::epilogue)
       epilogue(cta, job);
+    else if (cta.role_warp == 0)
+      waiter(cta);
     platform::cta_sync();
     if (cta.warp == 0) {
+      report(cta, &sample(cta)->sum[2], ready);
       report(cta, &sample(cta)->begin, begin);
       report(cta, &sample(cta)->end, platform::now_ns());
     }

@@ -15,6 +15,7 @@
 // sums with the epilogue, [6] the epilogue from there to all stored; [7] of all of consumer 0.
 #pragma once
 
+#include "codegen/device/chunks.cuh"
 #include "codegen/device/exchange.cuh"
 #include "codegen/device/gather.cuh"
 #include "codegen/device/gemv.cuh"
@@ -92,6 +93,8 @@ template <int Sms, int Width, Polling P, int Copies = 1, int RowCount = 1> struc
   struct words : WordsEdge<7, X> {
     static constexpr char kName[] = "words";
   };
+
+  struct hop_words : WordsEdge<7, Words<kWords, RowCount, Width, 2>> {}; // of one hop
 
   /// The (first) row that this SM polls.
   static MEGALITH_DEVICE int row(const Cta &cta, uint32_t hop) {
@@ -197,14 +200,19 @@ template <int Sms, int Width, Polling P, int Copies = 1, int RowCount = 1> struc
     if constexpr (kEmitted) {
       // poll_chunk, of rows of this hop's own.
       constexpr int kVectors = kMine / 4, kItems = RowCount * kVectors, kEach = (kItems + 31) / 32;
+      const uint32_t *source = set_of<X>(cta, 0) + row(cta, hop) * Width + kMine * cta.role_warp;
+      unsigned char *target = Xs::row(cta, 0) + 4 * kMine * cta.role_warp;
       refill<Xs>(cta);
-      gather_words<words, (kEach < 8 ? kEach : 8)>(
-          cta, kItems, set_of<X>(cta, 0) + row(cta, hop) * Width + kMine * cta.role_warp,
-          [&](int i) { return i / kVectors * (Width / 4) + i % kVectors; },
-          [&](int i, const u32x4 &v) {
-            platform::st_shared(
-                Xs::row(cta, i / kVectors) + 4 * kMine * cta.role_warp + 16 * (i % kVectors), v);
-          });
+      if constexpr (detail::kIsInBatches<hop_words, kVectors>)
+        detail::poll_chunk_rows<
+            detail::ChunkShape<platform::Scope::gpu, Width, Xs::kStride, RowCount, kVectors>>(
+            cta.args, source, target, cta.lane, words::kId, cta.n);
+      else
+        gather_words<words, (kEach < 8 ? kEach : 8)>(
+            cta, kItems, source, [&](int i) { return i / kVectors * (Width / 4) + i % kVectors; },
+            [&](int i, const u32x4 &v) {
+              platform::st_shared(target + i / kVectors * Xs::kStride + 16 * (i % kVectors), v);
+            });
       platform::warp_sync();
     } else if constexpr (kTight) {
       poll_tight<kMine / 128>(cta, words::kId,

@@ -4,7 +4,7 @@
 // Sample: clocks of each part in [0..5], of all timed rounds in [7]; begin and end of these.
 #pragma once
 
-#include "codegen/device/attention.cuh"
+#include "codegen/device/attention_row.cuh"
 #include "codegen/device/epilogue.cuh"
 #include "codegen/device/experts.cuh"
 #include "codegen/device/merge.cuh"
@@ -285,6 +285,20 @@ struct AttentionParts {
     }
   }
 
+  /// What a tile's poll leaves: a warp's words in registers of one row, else the slot with all.
+  static MEGALITH_DEVICE auto polled(const Cta &cta) {
+    if constexpr (RowCount == 1) {
+      HeadWords<attention> words;
+      MEGALITH_UNROLL_ALL
+      for (int i = 0; i < 3 * HeadWords<attention>::kEach; ++i)
+        words.word[i] = platform::ld_shared<uint32_t>(attention::QkvIn::row(cta, 0, 0) + 128 * i +
+                                                      4 * cta.lane);
+      return words;
+    } else {
+      return 0;
+    }
+  }
+
   static MEGALITH_DEVICE void consumer(Cta &cta, const Job &job) {
     if (job.stride != kAttentionParts)
       return;
@@ -292,11 +306,12 @@ struct AttentionParts {
     AttentionState<attention> state;
     time_parts(cta, job, cta.role_warp == 0, [&](uint32_t, Clocks &clocks) {
       const AttentionTile tile = tile_of(cta, job);
+      const auto words = polled(cta);
       consumer_sync();
       clocks.start();
       attention_prepare<attention>(cta, tile, constants, state);
       clocks.end(0);
-      attention_begin<attention>(cta, tile, 0, constants, state);
+      attention_begin<attention>(cta, tile, words, constants, state);
       clocks.end(1);
       for (int i = 0; i < full_pieces<attention>(tile); ++i) {
         const int slot = wait<w_full>(cta);

@@ -100,6 +100,29 @@ template <class Cta> MEGALITH_DEVICE void report(const Cta &cta, uint64_t *field
     platform::st_global(field, value);
 }
 
+/// The producer: streams with job.window pieces in flight, if any, until the word at `done` is not
+/// 0. Sample: [0] ns of it.
+template <class Put, class Got, class R, class Cta>
+MEGALITH_DEVICE void stream_beside(Cta &cta, Job job, uint32_t done) {
+  if (job.window == 0)
+    return;
+  job.burst = 1;
+  Stream<Put, Got, R> stream{job};
+  for (uint32_t i = 0; i < job.window; ++i)
+    stream.issue(cta);
+  const uint64_t begin = platform::now_ns();
+  while (!platform::any_sync(platform::ld_shared<uint32_t>(cta.smem + done) != 0)) {
+    stream.take(cta);
+    stream.issue(cta);
+  }
+  const uint64_t end = platform::now_ns();
+  report(cta, &sample_of(cta)->pieces, stream.got.number);
+  report(cta, &sample_of(cta)->sum[0], end - begin);
+  while (stream.got.number < stream.put.number)
+    stream.take(cta);
+  report_wrong(cta, stream.wrong);
+}
+
 /// All SMs meet: round `round` of counter `counter`. One warp an SM calls; orders nothing but time.
 template <class Cta>
 MEGALITH_DEVICE void meet(const Cta &cta, const Job &job, int counter, uint32_t round) {

@@ -37,26 +37,6 @@ template <int Sms, int Width, int RowCount, int MostRows> struct Sweep {
   };
   static_assert(kSmem <= 232448 && (RowCount & (RowCount - 1)) == 0);
 
-  static MEGALITH_DEVICE void stream_beside(Cta &cta, Job job) {
-    if (job.window == 0)
-      return;
-    job.burst = 1;
-    Stream<put, got, R> stream{job};
-    for (uint32_t i = 0; i < job.window; ++i)
-      stream.issue(cta);
-    const uint64_t begin = platform::now_ns();
-    while (!platform::any_sync(platform::ld_shared<uint32_t>(cta.smem + kDone) != 0)) {
-      stream.take(cta);
-      stream.issue(cta);
-    }
-    const uint64_t end = platform::now_ns();
-    report(cta, &sample_of(cta)->pieces, stream.got.number);
-    report(cta, &sample_of(cta)->sum[0], end - begin);
-    while (stream.got.number < stream.put.number)
-      stream.take(cta);
-    report_wrong(cta, stream.wrong);
-  }
-
   /// The epoch of launch -1 is 0, which the words are.
   static MEGALITH_DEVICE void take_epochs(Cta &cta, const Job &job, uint32_t round) {
     const auto count = static_cast<int>(32 * job.burst);
@@ -100,7 +80,7 @@ template <int Sms, int Width, int RowCount, int MostRows> struct Sweep {
       platform::st_shared(cta.smem + kDone, uint32_t{0});
     setup<put>(cta);
     if (cta.role == Role::producer)
-      stream_beside(cta, job);
+      stream_beside<put, got, R>(cta, job, kDone);
     else if (cta.role == Role::poller)
       poller(cta, job);
   }
