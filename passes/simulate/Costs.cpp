@@ -205,9 +205,8 @@ static void readLinks(const costs::CostTable &table, Costs &costs) {
 static void readLaunches(Reader &read, Costs &costs) {
   costs.setUp = read("boundary.stream.pieces8.set_up");
   costs.gap = read("boundary.stream.pieces8.gap");
-  for (int64_t pieces : {1, 2, 4, 8}) // all asked for at once
-    costs.launchWait.add(inFlightAt(pieces),
-                         read(formatv("boundary.programmatic.pieces{0}.wait", pieces)));
+  // After launches of fewer pieces it is over before a warp comes to it.
+  costs.launchWait = read("boundary.programmatic.pieces8.wait");
 }
 
 Expected<Costs> Costs::of(const costs::CostTable &table) {

@@ -78,9 +78,9 @@ struct Costs {
   Curve epochMore; ///< each further one
 
   // Launches.
-  double setUp = 0; ///< from a CTA's begin to its roles'
-  double gap = 0;   ///< from the end of an SM's CTA to the begin of its next
-  Curve launchWait; ///< from the end of the launch before to griddepcontrol.wait's
+  double setUp = 0;      ///< from a CTA's begin to its roles'
+  double gap = 0;        ///< from the end of an SM's CTA to the begin of its next
+  double launchWait = 0; ///< from the end of the launch before to griddepcontrol.wait's
 
   // Other shapes than the parts'.
   double normPerColumn = 0;       ///< of one row

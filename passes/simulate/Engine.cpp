@@ -249,8 +249,7 @@ Engine::Outcome Engine::awaitLaunch(int64_t id) {
     before.waiting.push_back(id);
     return Outcome::Blocked;
   }
-  warp.time =
-      std::max(warp.time, before.lastEnd + costs.launchWait.at(memory.inFlight(), /*holds=*/true));
+  warp.time = std::max(warp.time, before.lastEnd + costs.launchWait);
   return Outcome::Next;
 }
 

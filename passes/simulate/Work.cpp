@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <random>
 
 using namespace mlir;
 using namespace megalith::task;
@@ -43,18 +42,24 @@ int64_t Engine::bytesOf(const Launch &launch, const Warp &warp, const Instr &ins
   return rect.rows * rect.cols * 2;
 }
 
+/// A number in (0, 1], the same for the same seed: splitmix64.
+static double evenly(uint64_t seed) {
+  seed += 0x9e3779b97f4a7c15ull;
+  seed = (seed ^ (seed >> 30)) * 0xbf58476d1ce4e5b9ull;
+  seed = (seed ^ (seed >> 27)) * 0x94d049bb133111ebull;
+  return std::ldexp(double(((seed ^ (seed >> 31)) >> 11) + 1), -53);
+}
+
 /// Pieces are not served alike, so SMs that read alike are not done alike; besides one is ahead
-/// throughout a launch, another one in the next. Drawn by a hash: of launch, turn and SM from an
-/// exponential distribution, whose last of 128 is four deviations behind (hbm.spread.*.late), and
-/// of the piece, `token`, from a normal one.
+/// throughout a launch, another one in the next. Drawn from an exponential distribution for launch,
+/// turn and SM, whose last of 128 is four deviations behind (hbm.spread.*.late), and from a normal
+/// one for the piece, `token`.
 double Engine::slownessOf(const Warp &warp, uint64_t token) const {
-  const auto even = [](uint64_t seed) { // in (0, 1]
-    return std::ldexp(double((std::mt19937_64(seed)() >> 11) + 1), -53);
-  };
-  const double ofLaunch =
-      -std::log(even(uint64_t(warp.launch) << 32 | uint64_t(warp.turn) << 16 | uint64_t(warp.sm))) -
-      1;
-  const double ofPiece = std::sqrt(-2 * std::log(even(token))) * std::cos(2 * M_PI * even(~token));
+  const double ofLaunch = -std::log(evenly(uint64_t(warp.launch) << 32 | uint64_t(warp.turn) << 16 |
+                                           uint64_t(warp.sm))) -
+                          1;
+  const double ofPiece =
+      std::sqrt(-2 * std::log(evenly(token))) * std::cos(2 * M_PI * evenly(~token));
   const double load = memory.inFlight();
   return std::max(1 + costs.unevenness.at(load, /*holds=*/true) * ofLaunch +
                       costs.pieceUnevenness.at(load, /*holds=*/true) * ofPiece,

@@ -74,7 +74,7 @@ Costs roundCosts() {
   costs.look = Curve(400);
   costs.setUp = 300;
   costs.gap = 500;
-  costs.launchWait = 900;
+  costs.launchWait = 1400;
   return costs;
 }
 
@@ -133,7 +133,7 @@ TEST_CASE("a launch begins behind the one before, and its stores wait for that t
     const LaunchTimes &before = timeline->launches[size_t(i) - 1],
                       &launch = timeline->launches[size_t(i)];
     CHECK(launch.begin == Approx(before.end + 500));
-    // griddepcontrol.wait ends 900 after the CTA's begin, later than the chunks are there.
+    // griddepcontrol.wait ends 1400 after the launch before, later than the chunks are there.
     CHECK(warpOf(launch, 1, 10).end == Approx(launch.begin + 900 + 10 + 60));
     CHECK(launch.end == Approx(launch.begin + 970 + 1000 + 70 + 100));
   }

@@ -63,6 +63,7 @@ template <class C> int64_t compare(std::vector<int64_t> contexts) {
       REQUIRE(own.fullUnits == tile.full_units);
       REQUIRE(own.goesOn == tile.goes_on);
       REQUIRE(own.isNew == (tile.first_new() < tile.end));
+      REQUIRE(own.hasOld == (tile.tail_units > 0 && tile.start > tile.tail_first()));
       REQUIRE(own.pieces(S::kPieceUnits) == full_pieces<C>(tile));
       most = std::max(most, own.splits);
       const int vectors = tile.rows * S::kGroup;
