@@ -415,6 +415,12 @@ LogicalResult verify::verifyCalls(KernelOp kernel) {
         !read.contains(buffer.getSymName()))
       return buffer.emitOpError() << "is filled for @" << *buffer.getGuard()
                                   << ", but no step reads it; expected one that does";
+  // A use's slot is that of its edge; steps printed as one call take the buffer's by its own count.
+  for (auto buffer : kernel.getOps<BufferOp>())
+    if (auto guard = kernel.lookup<EdgeOp>(buffer.getGuardAttr());
+        guard && guard.getSlots() != buffer.getSlots())
+      return buffer.emitOpError() << "expected the " << guard.getSlots() << " slots of its guard @"
+                                  << guard.getSymName() << ", but got " << buffer.getSlots();
   for (auto stage : kernel.getOps<StageOp>()) {
     if (failed(verifyFootprint(stage, read)) || failed(verifyLayers(stage)) ||
         failed(verifyQuantized(stage)))

@@ -147,6 +147,29 @@ task.kernel @unread "toy" target "sm_90a" sms 1 rows 1 {
 
 // -----
 
+// One use is handed over, so one slot would do; but uses are counted modulo the edge's.
+task.kernel @few_slots "toy" target "sm_90a" sms 1 rows 1 {
+  // expected-error @+1 {{expected the 2 slots of its guard @full, but got 1}}
+  task.buffer @part [8, 8] f32 smem scratch {guard = @full}
+  task.edge 0 @full mbarrier consumer -> epilogue {arrivals = 8 : i64, slots = 2 : i64}
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+    task.role consumer {
+      task.compute "store_part" [] reads [] writes [@part[0, 0] 8 x [8]]
+      task.signal @full
+    }
+    task.role epilogue {
+      task.wait @full
+      task.compute "sum_chunks" [] reads [@part[0, 0] 8 x [8]] writes []
+    }
+  }
+}
+
+// -----
+
 // A stage says what its roles must do.
 task.kernel @stage "toy" target "sm_90a" sms 1 rows 1 {
   task.buffer @gain [1, 8] f32 global immutable {slot = 0 : i64}
