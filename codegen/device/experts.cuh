@@ -23,6 +23,8 @@ struct ActiveExpert {
 /// Entry `e` of the routing table of C, the top-k stage. Any role that has waited for the table.
 template <class C, class Cta> MEGALITH_DEVICE ActiveExpert active_expert(const Cta &cta, int e) {
   const auto *table = routing_table<C>(cta);
+  if constexpr (C::kRows == 1) // its experts differ: one pair each
+    return {platform::ld_shared<int32_t>(&table->expert[e]), &table->pair[e], 1};
   const auto first = platform::ld_shared<int32_t>(&table->first[e]);
   return {platform::ld_shared<int32_t>(&table->expert[e]), &table->pair[first],
           platform::ld_shared<int32_t>(&table->first[e + 1]) - first};

@@ -141,6 +141,8 @@ namespace detail {
 template <class L, class X, int PairsPerRow, class Cta>
 MEGALITH_DEVICE Column column_of_pair(const Cta &cta, const int32_t *pairs, int count, int i) {
   const bool valid = i < count;
+  if constexpr (PairsPerRow > 1 && Cta::Config::kRows == 1) // all are of the only row
+    return column_of<L, X>(cta, 0, valid);
   const int pair = valid ? platform::ld_shared<int32_t>(pairs + i) : 0;
   return column_of<L, X>(cta, pair / PairsPerRow, valid);
 }

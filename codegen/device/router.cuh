@@ -9,6 +9,8 @@
 // Config members (struct C): those of the base `TopK` below, and
 //   Logits   WordRows<., kRows, E>: fp32 logits
 //   Routing  SlottedRows<., 1, sizeof(RoutingTable<C>)>: the table
+//   Weights  only where one warp routes the only row (route_row): WordRows<., 1, K>, the weights,
+//            which follow later; Routing then has room for RoutingLists<C>
 #pragma once
 
 #include "codegen/device/rows.cuh"
@@ -53,7 +55,7 @@ struct TopK {
 };
 
 /// What a step routes, in shared memory. Pairs are numbered row * k + slot everywhere.
-template <class C> struct alignas(16) RoutingTable {
+template <class C> struct RoutingLists {
   static constexpr int kPairs = C::kRows * C::kTopK; // of all rows
   static constexpr int kMaxActive = kPairs < C::kExperts ? kPairs : C::kExperts;
 
@@ -61,14 +63,36 @@ template <class C> struct alignas(16) RoutingTable {
   int32_t expert[kMaxActive];    // their ids, in the order of the list
   int32_t first[kMaxActive + 1]; // pairs of active expert a: pair[first[a]] .. pair[first[a+1] - 1]
   int32_t pair[kPairs];          // row * k + slot, by expert, then row
-  float weight[kPairs];          // [row][slot]; 0 for dead rows
-  int32_t id[kPairs];            // [row][slot]; -1 for dead rows
+};
+template <class C> struct alignas(16) RoutingTable : RoutingLists<C> {
+  float weight[RoutingLists<C>::kPairs]; // [row][slot]; 0 for dead rows
+  int32_t id[RoutingLists<C>::kPairs];   // [row][slot]; -1 for dead rows
+};
+
+/// Whether weights come after the lists that others wait for.
+template <class C>
+concept WeighedApart = requires {
+  typename C::Weights;
 };
 
 /// The table in the arena, for every role that waits for it; read it with ld_shared.
-template <class C, class Cta> MEGALITH_DEVICE RoutingTable<C> *routing_table(const Cta &cta) {
-  static_assert(sizeof(RoutingTable<C>) <= C::Routing::kBytes);
-  return reinterpret_cast<RoutingTable<C> *>(C::Routing::row(cta, 0, 0));
+template <class C, class Cta> MEGALITH_DEVICE auto *routing_table(const Cta &cta) {
+  unsigned char *table = C::Routing::row(cta, 0, 0);
+  if constexpr (WeighedApart<C>) {
+    static_assert(sizeof(RoutingLists<C>) <= C::Routing::kBytes);
+    return reinterpret_cast<RoutingLists<C> *>(table);
+  } else {
+    static_assert(sizeof(RoutingTable<C>) <= C::Routing::kBytes);
+    return reinterpret_cast<RoutingTable<C> *>(table);
+  }
+}
+
+/// Weights [row][slot], 0 for dead rows, for every role that waits for them; read likewise.
+template <class C, class Cta> MEGALITH_DEVICE float *weights_of(const Cta &cta) {
+  if constexpr (WeighedApart<C>)
+    return reinterpret_cast<float *>(C::Weights::row(cta, 0));
+  else
+    return routing_table<C>(cta)->weight;
 }
 
 /// A row of routing_out: 4-byte words, the selection values equal to the logits where unbiased.
@@ -82,10 +106,9 @@ namespace detail {
 
 /// Order of selection values as unsigned integers; 0 is less than all, 1 is NaN.
 MEGALITH_DEVICE uint32_t selection_key(float value) {
-  if (value != value)
-    return 1;
   const uint32_t bits = float_to_bits(value + 0.0f); // -0 becomes +0
-  return bits >> 31 ? ~bits : bits | 0x80000000u;
+  const auto sign = static_cast<uint32_t>(static_cast<int32_t>(bits) >> 31);
+  return value != value ? 1 : bits ^ (sign | 0x80000000u);
 }
 
 template <int N> struct Scores { float v[N]; };
@@ -181,68 +204,117 @@ template <int N> MEGALITH_DEVICE uint32_t most_of_keys(const uint32_t (&key)[N])
   return most[0];
 }
 
-/// See select_experts. The expert of slot `lane`, or 0.
+/// The best of a lane's keys, the lowest of equals, and what is left without it.
+template <int N> struct LaneBest {
+  uint32_t key, rest = 0, others[N] = {};
+  int at = 0; // which it is
+
+  /// All else, of a `key` that is known.
+  MEGALITH_DEVICE void find(const uint32_t (&keys)[N]) {
+    bool is_found = false;
+    MEGALITH_UNROLL_ALL
+    for (int i = 0; i < N; ++i) {
+      const bool is_best = keys[i] == key && !is_found;
+      others[i] = is_best ? 0 : keys[i];
+      at = is_best ? i : at;
+      is_found = is_found || is_best;
+    }
+    rest = most_of_keys(others);
+  }
+};
+
+/// Logits of this lane's experts of a row.
 template <class C, class Cta>
-MEGALITH_DEVICE int select_row(const Cta &cta, int row, const RouterBias<C> &bias) {
+MEGALITH_DEVICE void load_logits(const Cta &cta, int row,
+                                 float (&logit)[ExpertsOfLane<C>::kCount]) {
   using Experts = ExpertsOfLane<C>;
   constexpr int kPerLane = Experts::kCount;
-  constexpr int kSlotLanes = C::kTopK > 8 ? 16 : C::kTopK > 4 ? 8 : 4;
-  auto *table = routing_table<C>(cta);
-  const uint32_t *logits = C::Logits::row(cta, row);
-  const bool live = cta.is_live(row);
-
-  // The keys of this lane's experts; a taken one becomes 0.
-  float logit[kPerLane], selection[kPerLane];
-  uint32_t key[kPerLane];
+  const uint32_t *logits = C::Logits::row(cta, row) + kPerLane * cta.lane;
   if constexpr (Experts::kIsWhole && kPerLane % 4 == 0) {
     MEGALITH_UNROLL_ALL
-    for (int j = 0; j < kPerLane / 4; ++j) {
-      const auto v = platform::ld_shared<u32x4>(logits + kPerLane * cta.lane + 4 * j);
+    for (int j = 0; j < kPerLane; j += 4) {
+      const auto v = platform::ld_shared<u32x4>(logits + j);
       const uint32_t word[4] = {v.x, v.y, v.z, v.w};
       MEGALITH_UNROLL_ALL
       for (int i = 0; i < 4; ++i)
-        logit[4 * j + i] = bits_to_float(word[i]);
+        logit[j + i] = bits_to_float(word[i]);
     }
   } else {
     MEGALITH_UNROLL_ALL
     for (int i = 0; i < kPerLane; ++i)
-      logit[i] = Experts::exists(cta.lane, i)
-                     ? platform::ld_shared<float>(logits + kPerLane * cta.lane + i)
-                     : 0.0f;
+      logit[i] = Experts::exists(cta.lane, i) ? platform::ld_shared<float>(logits + i) : 0.0f;
   }
+}
+
+/// Where this SM records what row `row` is routed to, or null.
+template <class C, class Cta> MEGALITH_DEVICE unsigned char *record_of(const Cta &cta, int row) {
+  if constexpr (C::kRoutingOut >= 0)
+    if (auto *out = static_cast<unsigned char *>(cta.template buffer<C::kRoutingOut>());
+        out && cta.sm == C::kRoutingOutSm)
+      return out + row * (4 * RoutingRecord<C>::kWords);
+  return nullptr;
+}
+
+/// The experts of a row's slots to `ids`, and to the record. Returns that of slot `lane`, or 0.
+template <class C, class Cta>
+MEGALITH_DEVICE int select_row(const Cta &cta, int row, const RouterBias<C> &bias, int32_t *ids) {
+  using Experts = ExpertsOfLane<C>;
+  constexpr int kPerLane = Experts::kCount;
+  float logit[kPerLane], selection[kPerLane];
+  load_logits<C>(cta, row, logit);
   bias.select(logit, selection);
+  uint32_t key[kPerLane]; // a taken one becomes 0
   MEGALITH_UNROLL_ALL
   for (int i = 0; i < kPerLane; ++i)
-    key[i] = Experts::exists(cta.lane, i) ? detail::selection_key(selection[i]) : 0u;
-  const bool selected = cta.lane < C::kTopK;
-  int mine = 0;
-  const int32_t *given = nullptr;
-  if constexpr (C::kRoutingIn >= 0)
-    given = static_cast<const int32_t *>(cta.template buffer<C::kRoutingIn>());
-  if (given) {
-    if (selected)
-      mine = platform::ld_const<int32_t>(given + row * C::kTopK + cta.lane);
-  } else {
-    MEGALITH_UNROLL(1) // much code a slot, and each needs the one before
-    for (int slot = 0; slot < C::kTopK; ++slot) {
-      // The lane's best, and which it is: the lowest of equals.
-      const uint32_t best = most_of_keys(key);
-      int at = kPerLane - 1;
-      MEGALITH_UNROLL_ALL
-      for (int i = kPerLane - 2; i >= 0; --i)
-        at = key[i] == best ? i : at;
-      const uint32_t most = platform::reduce_max(best);
-      // Of several lanes' the lowest expert: the largest of the complements.
-      const int own = kPerLane * cta.lane + at;
-      const auto expert =
-          static_cast<int>(~platform::reduce_max(best == most ? ~static_cast<uint32_t>(own) : 0u));
-      MEGALITH_UNROLL_ALL
-      for (int i = 0; i < kPerLane; ++i)
-        key[i] = expert == kPerLane * cta.lane + i ? 0 : key[i];
-      mine = cta.lane == slot ? expert : mine;
-    }
-  }
+    key[i] = Experts::exists(cta.lane, i) ? selection_key(selection[i]) : 0u;
 
+  LaneBest<kPerLane> own = {most_of_keys(key)};
+  uint32_t most = ~0u; // no key: before the first turn none is taken
+  MEGALITH_UNROLL(1)   // much code a slot, and each needs the one before
+  for (int slot = -1; slot < C::kTopK; ++slot) {
+    // Of several lanes that have it the lowest has the lowest expert.
+    const uint32_t lanes = platform::ballot(own.key == most);
+    const bool is_taken = (lanes & (0u - lanes)) == 1u << cta.lane;
+    own.key = is_taken ? own.rest : own.key;
+    most = platform::reduce_max(own.key);
+    // All else is done while that is on its way.
+    if (is_taken)
+      platform::st_shared(ids + slot, kPerLane * cta.lane + own.at);
+    MEGALITH_UNROLL_ALL
+    for (int i = 0; i < kPerLane; ++i)
+      key[i] = is_taken ? own.others[i] : key[i];
+    own.find(key);
+  }
+  platform::warp_sync();
+
+  const bool selected = cta.lane < C::kTopK;
+  int mine = selected ? platform::ld_shared<int32_t>(ids + cta.lane) : 0;
+  if constexpr (C::kRoutingIn >= 0)
+    if (const auto *given = static_cast<const int32_t *>(cta.template buffer<C::kRoutingIn>());
+        given && selected) {
+      mine = platform::ld_const<int32_t>(given + row * C::kTopK + cta.lane);
+      platform::st_shared(ids + cta.lane, mine);
+    }
+  if (unsigned char *out = record_of<C>(cta, row)) {
+    using Record = RoutingRecord<C>;
+    for (int i = 0; i < kPerLane; ++i) {
+      const int expert = kPerLane * cta.lane + i;
+      if (Experts::exists(cta.lane, i)) {
+        platform::st_global(out + 4 * (Record::kLogits + expert), logit[i]);
+        platform::st_global(out + 4 * (Record::kSelection + expert), selection[i]);
+      }
+    }
+    if (selected)
+      platform::st_global(out + 4 * (Record::kIds + cta.lane), cta.is_live(row) ? mine : -1);
+  }
+  return mine;
+}
+
+/// The weights of a row, likewise; `mine` is what select_row returned.
+template <class C, class Cta> MEGALITH_DEVICE void weigh_slots(const Cta &cta, int row, int mine) {
+  constexpr int kSlotLanes = C::kTopK > 8 ? 16 : C::kTopK > 4 ? 8 : 4;
+  const uint32_t *logits = C::Logits::row(cta, row);
+  const bool selected = cta.lane < C::kTopK;
   const float own = selected ? platform::ld_shared<float>(logits + mine) : 0.0f;
   const auto sum_of = [](float x) {
     for (int mask = 16; mask > 0; mask /= 2)
@@ -283,31 +355,21 @@ MEGALITH_DEVICE int select_row(const Cta &cta, int row, const RouterBias<C> &bia
     if constexpr (C::kWeights == ExpertWeights::sigmoid_renormalised)
       weight = weight / (sum_of_slots(weight) + C::kRenormalizeEps);
   }
-  weight *= C::kWeightScale;
+  weight = cta.is_live(row) ? weight * C::kWeightScale : 0.0f;
   if (selected) {
-    platform::st_shared(&table->id[row * C::kTopK + cta.lane], live ? mine : -1);
-    platform::st_shared(&table->weight[row * C::kTopK + cta.lane], live ? weight : 0.0f);
+    platform::st_shared(weights_of<C>(cta) + row * C::kTopK + cta.lane, weight);
+    if (unsigned char *out = record_of<C>(cta, row))
+      platform::st_global(out + 4 * (RoutingRecord<C>::kWeights + cta.lane), weight);
   }
+}
 
-  if constexpr (C::kRoutingOut >= 0) {
-    using Record = RoutingRecord<C>;
-    auto *out = static_cast<unsigned char *>(cta.template buffer<C::kRoutingOut>());
-    if (out && cta.sm == C::kRoutingOutSm) {
-      out += row * (4 * Record::kWords);
-      for (int i = 0; i < kPerLane; ++i) {
-        const int expert = kPerLane * cta.lane + i;
-        if (Experts::exists(cta.lane, i)) {
-          platform::st_global(out + 4 * (Record::kLogits + expert), logit[i]);
-          platform::st_global(out + 4 * (Record::kSelection + expert), selection[i]);
-        }
-      }
-      if (selected) {
-        platform::st_global(out + 4 * (Record::kIds + cta.lane), live ? mine : -1);
-        platform::st_global(out + 4 * (Record::kWeights + cta.lane), live ? weight : 0.0f);
-      }
-    }
-  }
-  return mine;
+/// Ids and weights of a row of the table.
+template <class C, class Cta>
+MEGALITH_DEVICE void route_slots(const Cta &cta, int row, const RouterBias<C> &bias) {
+  int32_t *ids = routing_table<C>(cta)->id + row * C::kTopK;
+  weigh_slots<C>(cta, row, select_row<C>(cta, row, bias, ids));
+  if (!cta.is_live(row) && cta.lane < C::kTopK)
+    platform::st_shared(ids + cta.lane, -1);
 }
 
 } // namespace detail
@@ -318,11 +380,11 @@ template <class C, class Cta>
 MEGALITH_DEVICE void select_experts(const Cta &cta, const RouterBias<C> &bias) {
   if constexpr (C::kRows <= kConsumerWarps) {
     if (cta.role_warp < C::kRows)
-      detail::select_row<C>(cta, cta.role_warp, bias);
+      detail::route_slots<C>(cta, cta.role_warp, bias);
   } else {
     MEGALITH_UNROLL(1)
     for (int row = cta.role_warp; row < C::kRows; row += kConsumerWarps)
-      detail::select_row<C>(cta, row, bias);
+      detail::route_slots<C>(cta, row, bias);
   }
 }
 
@@ -332,27 +394,32 @@ template <class C, class Cta> MEGALITH_DEVICE void select_experts(const Cta &cta
 }
 
 /// One warp of any role, in place of select_experts and group_experts: routes the only row, each of
-/// whose experts has one pair; the list is in slot order. The table is visible to the warp, and to
-/// whom it signals.
+/// whose experts has one pair; the lists are in slot order. They are visible to the warp, and to
+/// whom it signals; weights follow by weigh_row, for nobody waits for them yet.
 template <class C, class Cta>
 MEGALITH_DEVICE void route_row(const Cta &cta, const RouterBias<C> &bias) {
-  static_assert(C::kRows == 1);
+  static_assert(C::kRows == 1 && WeighedApart<C>);
   auto *table = routing_table<C>(cta);
-  const int expert = detail::select_row<C>(cta, 0, bias);
-  const int active = cta.is_live(0) ? C::kTopK : 0;
-  if (cta.lane < active) {
+  detail::select_row<C>(cta, 0, bias, table->expert);
+  if (cta.lane < C::kTopK)
     platform::st_shared(&table->pair[cta.lane], cta.lane);
-    platform::st_shared(&table->expert[cta.lane], expert);
-  }
-  if (cta.lane <= active)
+  if (cta.lane <= C::kTopK)
     platform::st_shared(&table->first[cta.lane], cta.lane);
   if (cta.lane == 0)
-    platform::st_shared(&table->active, active);
+    platform::st_shared(&table->active, cta.is_live(0) ? C::kTopK : 0);
   platform::warp_sync();
 }
 template <class C, class Cta> MEGALITH_DEVICE void route_row(const Cta &cta) {
   static_assert(C::kBias < 0, "biases are loaded before the poll");
   route_row<C>(cta, RouterBias<C>{});
+}
+
+/// The same warp, later: the weights.
+template <class C, class Cta> MEGALITH_DEVICE void weigh_row(const Cta &cta) {
+  const auto *table = routing_table<C>(cta);
+  detail::weigh_slots<C>(
+      cta, 0, cta.lane < C::kTopK ? platform::ld_shared<int32_t>(&table->expert[cta.lane]) : 0);
+  platform::warp_sync();
 }
 
 namespace detail {

@@ -394,9 +394,9 @@ Prices::Entry Prices::price(const verify::Instr &instr, StageOp stage, const Cos
   if (name == "tell_armed") // one store a rank
     return {{costs.signal, costs.signal}, {costs.signal, costs.signal}};
   // Loads whose result is waited for later, a few stores, what fills a wait, and what is priced
-  // with store_pairs.
+  // with store_pairs or route_row.
   if (name != "load_gains" && name != "load_bias" && name != "clear_words" && name != "rehearse" &&
-      name != "add_pairs")
+      name != "add_pairs" && name != "weigh_row")
     unknownNames.insert(name.str());
   return {};
 }

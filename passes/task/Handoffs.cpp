@@ -54,6 +54,10 @@ bool pollerRoutes(KernelOp kernel) {
   return false;
 }
 
+Role weightReader(KernelOp kernel) {
+  return llvm::any_of(kernel.getOps<StageOp>(), pairsOf) ? Role::Consumer : Role::Epilogue;
+}
+
 bool consumersAttend(KernelOp kernel) {
   for (auto stage : kernel.getOps<StageOp>())
     if (stage.getKind() == StageKind::Merge) {
@@ -292,7 +296,8 @@ private:
          static_cast<int64_t>(llvm::alignTo(4 * experts, 16)), 1, 1,
          "WordRows<$offset, $rows, $cols>", Phase::Both, isByLaunch ? "logits_full" : "", "",
          isByLaunch ? Role::Poller : router, isByLaunch ? consumers : nobody});
-    int64_t bytes = llvm::alignTo(4 * (2 + 2 * active + 3 * pairs), 16);
+    // Where the poller routes it hands the lists on before it weighs the pairs (RoutingLists).
+    int64_t bytes = llvm::alignTo(4 * (2 + 2 * active + (byPoller ? 1 : 3) * pairs), 16);
     add({names::kRouting.str(),
          1,
          bytes / 4,
@@ -306,6 +311,20 @@ private:
          "",
          router,
          {Role::Producer, byPoller ? Role::Consumer : Role::Poller, Role::Epilogue}});
+    if (byPoller)
+      add({names::kWeights.str(),
+           rows,
+           pairs,
+           f32,
+           static_cast<int64_t>(llvm::alignTo(4 * pairs, 16)),
+           1,
+           1,
+           "WordRows<$offset, $rows, $cols>",
+           Phase::Both,
+           "weighed",
+           "",
+           router,
+           {weightReader(kernel)}});
   }
 
   /// The activations of an expert's rows pass through slots, so that a wide bucket needs no room

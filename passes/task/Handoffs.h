@@ -42,7 +42,8 @@ inline constexpr llvm::StringLiteral kInput = "xs", kPart = "part", kQkvIn = "qk
                                      kQuery = "q_rows", kTail = "tail", kApart = "apart",
                                      kMparts = "mparts", kLogits = "logits_rows",
                                      kRouting = "routing", kAct = "act_rows", kDown = "down_rows",
-                                     kRowSums = "row_sums", kScales = "pair_scales";
+                                     kRowSums = "row_sums", kScales = "pair_scales",
+                                     kWeights = "pair_weights";
 /// Edges that order attention's last use of bytes before their first use as something else.
 inline constexpr llvm::StringLiteral kAttentionDone = "attention_done", kMergeDone = "merge_done";
 /// Edge that orders the last use of the rows' bytes before experts' activations come there.
@@ -65,6 +66,9 @@ std::string keptName(StageOp stage);
 
 /// Whether the poller routes, and not the consumers: it then is who polls the logits.
 bool pollerRoutes(KernelOp kernel);
+
+/// Who reads the weights of pairs, to add these up.
+Role weightReader(KernelOp kernel);
 
 /// Whether attention and merge are the consumers' alone (a single row): their warps poll what they
 /// need, and nobody hands it on.

@@ -62,6 +62,11 @@ LogicalResult KernelLowering::lowerExpertUp(StageOp stage) {
     multiply(stage, consumer, rows);
   });
   releaseRows(stage, consumer);
+  auto awaitWeights = [&](Role role, Steps &steps) { // before a stage that has fewer SMs
+    if (pollerRoutes(kernel) && weightReader(kernel) == role)
+      steps.wait("weighed");
+  };
+  awaitWeights(Role::Consumer, consumer);
 
   Steps epilogue(stage, Role::Epilogue);
   requireLaunchWait(stage, Role::Epilogue, epilogue);
@@ -74,6 +79,7 @@ LogicalResult KernelLowering::lowerExpertUp(StageOp stage) {
                        {tileWrite(stage, epilogue.depth(), 1, *configInt(stage, "n") / 2)});
     });
   });
+  awaitWeights(Role::Epilogue, epilogue);
   return success();
 }
 
@@ -158,8 +164,8 @@ LogicalResult KernelLowering::lowerExpertDown(StageOp stage) {
     cols.push_back(c(n) - d(0) * width);
   epilogue.compute("combine<" + name + ", " + target + "_words, " + kept + ", " + names::kDown +
                        ", " + Twine(*configInt(stage, "top_k")) + ">",
-                   {("routing_table<" + topK().getSymName() + ">(cta)->weight").str()},
-                   {down, whole(kept), whole(names::kRouting)},
+                   {("weights_of<" + topK().getSymName() + ">(cta)").str()},
+                   {down, whole(kept), pairWeights()},
                    {rectangle(target, {c(0), d(0) * width}, write.getRows(), cols)});
   return success();
 }

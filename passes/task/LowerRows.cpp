@@ -96,6 +96,9 @@ LogicalResult KernelLowering::lowerTopK(StageOp stage) {
   set(stage, "base", base);
   setSymbol(stage, "Logits", names::kLogits);
   setSymbol(stage, "Routing", names::kRouting);
+  const bool byPoller = pollerRoutes(kernel);
+  if (byPoller)
+    setSymbol(stage, "Weights", names::kWeights);
 
   Steps poller(stage, Role::Poller);
   bool isByLaunch = rowsComeByLaunch(kernel);
@@ -111,7 +114,6 @@ LogicalResult KernelLowering::lowerTopK(StageOp stage) {
 
   // Every role waits here, where all SMs are, though the experts may have slices on fewer; the
   // consumers, where the poller routes, when they have their rows.
-  const bool byPoller = pollerRoutes(kernel);
   Steps(stage, Role::Producer).wait("routed");
   if (!byPoller)
     poller.wait("routed");
@@ -133,26 +135,35 @@ LogicalResult KernelLowering::lowerTopK(StageOp stage) {
     router.poll("poll_own_row<" + source + "_words, " + names::kLogits + ">", {},
                 (source + "_words").str(), logits, whole(names::kLogits));
   }
+  const int64_t k = *configInt(stage, "k"), experts = *configInt(stage, "experts");
+  FlatSymbolRefAttr record = configSymbol(stage, "routing_out");
+  if (record)
+    requireLaunchWait(stage, role, router);
+  if (byPoller) { // the lists first: nobody waits for the weights yet
+    SmallVector<AccessAttr> chosen = {whole(names::kRouting)}, weighed = {pairWeights()};
+    if (record) { // RoutingRecord
+      chosen.push_back(rectangle(record.getValue(), {c(0), c(0)}, 1, {c(2 * experts + k)}));
+      weighed.push_back(rectangle(record.getValue(), {c(0), c(2 * experts + k)}, 1, {c(k)}));
+    }
+    router.compute("route_row<" + name + ">", args, {whole(names::kLogits)}, chosen);
+    router.signal("routed");
+    router.compute("weigh_row<" + name + ">", {}, {whole(names::kLogits), whole(names::kRouting)},
+                   weighed);
+    router.signal("weighed");
+    return success();
+  }
   // Of the table (codegen/device/router.cuh) the selection writes weights and ids, behind the lists
   // that are then made of them.
-  const int64_t k = *configInt(stage, "k"), pairs = kernel.getRows() * k;
-  const int64_t active = std::min(pairs, *configInt(stage, "experts"));
+  const int64_t pairs = kernel.getRows() * k, active = std::min(pairs, experts);
   const int64_t lists = 2 + 2 * active + pairs;
   auto routing = kernel.lookup<BufferOp>(ref(names::kRouting));
   AccessAttr made = rectangle(names::kRouting, {c(0), c(0)}, 1, {c(lists)});
   AccessAttr chosen = rectangle(names::kRouting, {c(0), c(lists)}, 1, {c(routing.cols() - lists)});
   SmallVector<AccessAttr> written = {chosen};
-  if (FlatSymbolRefAttr out = configSymbol(stage, "routing_out")) {
-    requireLaunchWait(stage, role, router);
-    written.push_back(whole(out.getValue()));
-  }
-  if (byPoller) {
-    written.push_back(made);
-    router.compute("route_row<" + name + ">", args, {whole(names::kLogits)}, written);
-  } else {
-    router.compute("select_experts<" + name + ">", args, {whole(names::kLogits)}, written);
-    router.compute("group_experts<" + name + ">", {}, {chosen}, {made});
-  }
+  if (record)
+    written.push_back(whole(record.getValue()));
+  router.compute("select_experts<" + name + ">", args, {whole(names::kLogits)}, written);
+  router.compute("group_experts<" + name + ">", {}, {chosen}, {made});
   router.signal("routed");
   return success();
 }

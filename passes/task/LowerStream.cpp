@@ -235,10 +235,9 @@ LogicalResult KernelLowering::lowerCombine(StageOp stage) {
         "poll_scales<" + name + ", " + squares + "_words>", {rowText}, (squares + "_words").str(),
         rectangle(squares, {row * pairs, c(0)}, pairs, {c(exchange(squares).cols())}), scales);
     AccessAttr sum = rectangle(target, {row, part * share}, 1, cols);
-    epilogue.compute(
-        "combine_normed<" + name + ", " + target + "_words>",
-        {rowText, partText, ("routing_table<" + topK().getSymName() + ">(cta)->weight").str()},
-        {down, scales, whole(names::kRouting)}, {sum.withOwn(exchange(target).getPeers())});
+    epilogue.compute("combine_normed<" + name + ", " + target + "_words>",
+                     {rowText, partText, ("weights_of<" + topK().getSymName() + ">(cta)").str()},
+                     {down, scales, pairWeights()}, {sum.withOwn(exchange(target).getPeers())});
   };
   const std::string row = each == 1 ? "cta.sm" : "cta.sm / " + by;
   AffineExpr first = d(0).floorDiv(each);
@@ -287,10 +286,10 @@ void KernelLowering::takePairs(StageOp stage, Steps &consumer) {
     consumer.local("words", "PairWords<" + type + ">");
     consumer.poll("poll_pair_words<" + type + ", " + source.str() + "_words>", {"group", "words"},
                   (source + "_words").str(), groupOf(source), {});
-    consumer.computeMet("add_pairs<" + type + ">",
-                        {"group", "words",
-                         ("routing_table<" + topK().getSymName() + ">(cta)->weight").str(), "row"},
-                        {scales, whole(names::kRouting)}, {});
+    consumer.computeMet(
+        "add_pairs<" + type + ">",
+        {"group", "words", ("weights_of<" + topK().getSymName() + ">(cta)").str(), "row"},
+        {scales, pairWeights()}, {});
   });
   // Of all groups, as their scales show.
   consumer.compute("store_pairs<" + type + ">", {"row"}, whole(names::kScales),

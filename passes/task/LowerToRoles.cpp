@@ -111,6 +111,11 @@ StageOp KernelLowering::lastSharer(StageOp loader) {
   return last;
 }
 
+/// Where the weights of pairs are (`weights_of`): with the lists, or apart.
+AccessAttr KernelLowering::pairWeights() {
+  return whole(pollerRoutes(kernel) ? names::kWeights : names::kRouting);
+}
+
 StageOp KernelLowering::topK() {
   for (auto stage : kernel.getOps<StageOp>())
     if (stage.getKind() == StageKind::TopK)

@@ -136,6 +136,7 @@ private:
   StageOp lastSharer(StageOp loader);
   StageOp loaderOf(StageOp stage);
   StageOp topK();
+  AccessAttr pairWeights();
   bool loadsBehind(StageOp stage, StageOp router);
 
   // LowerExperts.cpp

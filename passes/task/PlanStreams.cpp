@@ -54,6 +54,8 @@ InFlight bytesInFlight(StageOp stage) {
   if (llvm::any_of(kernel.getOps<ExchangeOp>(),
                    [](ExchangeOp words) { return !words.isSelfValidating(); }))
     return {kAlone, "launches hand on all that SMs exchange: nothing is polled meanwhile"};
+  if (stage.getKind() == StageKind::ExpertUp && pollerRoutes(kernel))
+    return {kNearExchange, "routed before the rows are there, which wait behind what is in flight"};
   if (stage.getKind() == StageKind::ExpertUp || stage.getKind() == StageKind::ExpertDown)
     return {kExperts, "among experts, a long stream with one exchange, mostly hidden"};
   bool isWaitedFor = llvm::none_of(stage.getWrites().getAsRange<AccessAttr>(), [&](auto write) {

@@ -27,3 +27,6 @@ MEGALITH_KERNEL(router_tiny3) {
 MEGALITH_KERNEL(router_plain) {
   test::Plain::run(args);
 }
+MEGALITH_KERNEL(router_aside) {
+  test::Aside::run(args);
+}

@@ -22,6 +22,7 @@ MEGALITH_TEST_KERNEL(router_many);
 MEGALITH_TEST_KERNEL(router_most);
 MEGALITH_TEST_KERNEL(router_biased);
 MEGALITH_TEST_KERNEL(router_plain);
+MEGALITH_TEST_KERNEL(router_aside);
 MEGALITH_TEST_KERNEL(router_tiny1);
 MEGALITH_TEST_KERNEL(router_tiny2);
 MEGALITH_TEST_KERNEL(router_tiny3);
@@ -144,7 +145,8 @@ template <class K> struct Routing {
           REQUIRE(std::abs(bits_to_float(words[Record::kSelection + e]) - score(r, e)) < 1e-6);
       }
     }
-    std::sort(pairs.begin(), pairs.end());
+    if (!K::kAside) // else slot by slot
+      std::sort(pairs.begin(), pairs.end());
     int active = 0;
     for (size_t i = 0; i < pairs.size(); ++i) {
       REQUIRE(t.pair[i] == pairs[i].second);
@@ -317,6 +319,18 @@ TEST_CASE("sigmoid scores with a selection bias") {
   Routing<test::Plain> dead(randomLogits(8, 4, 0), {false});
   dead.launch(megalith_kernel_router_plain);
   dead.check();
+}
+
+TEST_CASE("one row by one warp: lists slot by slot, weights apart; ties within and between lanes") {
+  for (int levels : {0, 1, 2, 9, 12})
+    for (bool live : {true, false}) {
+      Routing<test::Aside> routing(randomLogits(256, 31 + levels, levels), {live});
+      if (levels > 0)
+        routing.bias.assign(256, 0.25f);
+      routing.launch(megalith_kernel_router_aside, 5 + levels);
+      routing.check();
+      checkAxioms(routing);
+    }
 }
 
 TEST_CASE("routing_in replaces the selection, weights come from the own logits") {

@@ -434,8 +434,7 @@ MEGALITH_DEVICE void epilogue(Cta &cta) {
       epilogue_down<expert_down, down_rows>(cta, mtile, sum, expert.pairs, expert.count);
     }
   }
-  combine<expert_down, resid_words, o_proj_kept, down_rows, 2>(cta,
-                                                               routing_table<top_k>(cta)->weight);
+  combine<expert_down, resid_words, o_proj_kept, down_rows, 2>(cta, weights_of<top_k>(cta));
   // qkv_proj
   MEGALITH_UNROLL(1)
   for (int mtile = 0; mtile < 8; ++mtile) {

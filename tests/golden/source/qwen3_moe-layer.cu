@@ -436,8 +436,7 @@ MEGALITH_DEVICE void epilogue(Cta &cta) {
       epilogue_down<expert_down, down_rows>(cta, mtile, sum, expert.pairs, expert.count);
     }
   }
-  combine<expert_down, resid_words, o_proj_kept, down_rows, 4>(cta,
-                                                               routing_table<top_k>(cta)->weight);
+  combine<expert_down, resid_words, o_proj_kept, down_rows, 4>(cta, weights_of<top_k>(cta));
   // qkv_proj
   MEGALITH_UNROLL(1)
   for (int mtile = 0; mtile < 12; ++mtile) {

@@ -106,11 +106,14 @@
 // ONE-NEXT: task.compute "merge_gated<attention, merge, attn_words>" ["piece", "gate"] reads [@mparts[0, 0] 32 x [88]] writes [@attn[
 // ONE: task.compute "load_bias<top_k>" [] reads [@router_bias
 // ONE: task.poll "poll_own_row<logits_words, logits_rows>"
-// ONE: task.compute "route_row<top_k>" ["bias"]
+// ONE: task.compute "route_row<top_k>" ["bias"] reads [@logits_rows{{.*}} writes [@routing[0, 0] 1 x
 // ONE-NEXT: task.signal @routed
+// ONE-NEXT: task.compute "weigh_row<top_k>" [] reads [@logits_rows{{.*}} writes [@pair_weights[0, 0] 1 x [4]]
+// ONE-NEXT: task.signal @weighed
 // ONE: task.compute "rms_norm<expert_up::Norm>"
 // ONE-NEXT: task.wait @routed
 // Every SM adds the pairs of a single row for itself, and multiplies their sum.
+// ONE: task.wait @weighed
 // ONE-NOT: combine_experts
 // ONE: task.stage @unpooler linear {{.*}}reads [@t[0, 0] 4 x [128], @squares[0, 0] 4 x [8], @w_unpooler{{.*}}Pairs = "PairRow<In, pair_scales, 4, 2, 1.00000000e-08f>"{{.*}}pairs = 4
 // ONE: task.refill @xs
@@ -119,7 +122,7 @@
 // ONE-NEXT: task.poll "poll_pair_scales<unpooler::Pairs, squares_words>" ["group"] waits @squares_words reads [@squares[d1 * 2, 0] 2 x [8]] writes [@pair_scales[0, d1 * 2] 1 x [2]]
 // ONE-NEXT: task.local "words" : "PairWords<unpooler::Pairs>"
 // ONE-NEXT: task.poll "poll_pair_words<unpooler::Pairs, t_words>" ["group", "words"] waits @t_words reads [@t[d1 * 2, 0] 2 x [128]] writes []
-// ONE-NEXT: task.compute "add_pairs<unpooler::Pairs>" ["group", "words", "routing_table<top_k>(cta)->weight", "row"] reads [@pair_scales[0, d1 * 2] 1 x [2], @routing{{.*}} writes []
+// ONE-NEXT: task.compute "add_pairs<unpooler::Pairs>" ["group", "words", "weights_of<top_k>(cta)", "row"] reads [@pair_scales[0, d1 * 2] 1 x [2], @pair_weights{{.*}} writes []
 // ONE: task.compute "store_pairs<unpooler::Pairs>" ["row"] reads [@pair_scales[0, 0] 1 x [4]] writes [@xs[0, 0] 1 x [128]]
 // ONE-NOT: @m_words
 

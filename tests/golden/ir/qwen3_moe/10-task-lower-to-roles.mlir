@@ -380,7 +380,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
             task.compute "epilogue_down<expert_down, down_rows>" ["mtile", "sum", "expert.pairs", "expert.count"] reads [@routing[0, 0] 1 x [44], @down_rows[0, 0] 8 x [64]] writes [@down_rows[0, 0] 8 x [64]]
           }
         }
-        task.compute "combine<expert_down, resid_words, o_proj_kept, down_rows, 4>" ["routing_table<top_k>(cta)->weight"] reads [@down_rows[0, 0] 8 x [64], @o_proj_kept[0, 0] 2 x [64], @routing[0, 0] 1 x [44]] writes [@resid[0, d0 * 64] 2 x [64]]
+        task.compute "combine<expert_down, resid_words, o_proj_kept, down_rows, 4>" ["weights_of<top_k>(cta)"] reads [@down_rows[0, 0] 8 x [64], @o_proj_kept[0, 0] 2 x [64], @routing[0, 0] 1 x [44]] writes [@resid[0, d0 * 64] 2 x [64]]
       }
     }
     task.weights @w_qkv n 768 k 256 slot 9 rows ["model.layers.{layer}.self_attn.q_proj.weight", "model.layers.{layer}.self_attn.k_proj.weight", "model.layers.{layer}.self_attn.v_proj.weight"] {layer_offset = 1 : i64}
@@ -726,7 +726,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
             task.compute "epilogue_down<expert_down, down_rows>" ["mtile", "sum", "expert.pairs", "expert.count"] reads [@routing[0, 0] 1 x [44], @down_rows[0, 0] 8 x [64]] writes [@down_rows[0, 0] 8 x [64]]
           }
         }
-        task.compute "combine<expert_down, resid_words, o_proj_kept, down_rows, 4>" ["routing_table<top_k>(cta)->weight"] reads [@down_rows[0, 0] 8 x [64], @o_proj_kept[0, 0] 2 x [64], @routing[0, 0] 1 x [44]] writes [@resid[0, d0 * 64] 2 x [64]]
+        task.compute "combine<expert_down, resid_words, o_proj_kept, down_rows, 4>" ["weights_of<top_k>(cta)"] reads [@down_rows[0, 0] 8 x [64], @o_proj_kept[0, 0] 2 x [64], @routing[0, 0] 1 x [44]] writes [@resid[0, d0 * 64] 2 x [64]]
       }
     }
     task.weights @w_head n 512 k 256 slot 9 rows ["lm_head.weight"]
