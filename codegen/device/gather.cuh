@@ -69,6 +69,20 @@ MEGALITH_DEVICE void gather_items(const Cta &cta, int count, const V *base, Sour
 }
 
 namespace detail {
+/// One warp waits for one vector of four words, the same for all lanes. Where nothing is there yet,
+/// before a poll of many: their sweeps, from all SMs, are in the way of the stores they wait for.
+template <platform::Scope Scope>
+MEGALITH_COLD void await_vector(const LaunchArgs &args, const uint32_t *source, uint32_t edge,
+                                uint64_t n) {
+  Patience patience;
+  MEGALITH_UNROLL(1)
+  for (uint32_t look = 1; !arrived(platform::ld_relaxed_v4<Scope>(source)); ++look) {
+    if (look % kSweepsPerLook == 0 && patience.lost(args))
+      platform::fail(args.fault, edge, 4, 0, n);
+    platform::poll_pause(source);
+  }
+}
+
 /// See gather_registers below; `edge` and `n` for a missed deadline.
 template <platform::Scope Scope, int N, class Place>
 MEGALITH_DEVICE void gather_registers(const LaunchArgs &args, uint32_t edge, uint64_t n,

@@ -53,6 +53,55 @@ template <class N, class Cta> MEGALITH_DEVICE Gains<typename N::Rows> load_gains
 }
 
 namespace detail {
+/// All consumer warps: the sum of what each lane has, in the order of the chunks; `sums` has room
+/// for one of each warp.
+MEGALITH_DEVICE float sum_over_row(float sum, unsigned char *sums, int warp, int lane) {
+  MEGALITH_UNROLL(5)
+  for (int mask = 16; mask > 0; mask /= 2)
+    sum += platform::shfl_xor(sum, mask);
+  if (lane == 0)
+    platform::st_shared(sums + 4 * warp, sum);
+  consumer_sync();
+  float total = 0;
+  MEGALITH_UNROLL_ALL
+  for (int i = 0; i < kConsumerWarps / 4; ++i) {
+    const auto v = platform::ld_shared<u32x4>(sums + 16 * i);
+    total =
+        total + bits_to_float(v.x) + bits_to_float(v.y) + bits_to_float(v.z) + bits_to_float(v.w);
+  }
+  return total;
+}
+
+/// rms_norm of the only row of X, which stays in registers while warps meet.
+template <class X>
+MEGALITH_COLD void rms_norm_row(int warp, int lane, Gains<X> gains, float epsilon) {
+  using G = Gains<X>;
+  static_assert(X::kStride >= 2 * X::kPadded + 4 * kConsumerWarps);
+  unsigned char *const row = platform::smem() + X::kOffset;
+  unsigned char *const chunk = row + 2 * X::kChunk * warp + 16 * lane;
+  const auto has_vector = [&](int u) {
+    return G::kVectors % 32 == 0 || lane + 32 * u < G::kVectors;
+  };
+  u32x4 x[G::kEach] = {};
+  MEGALITH_UNROLL_ALL
+  for (int u = 0; u < G::kEach; ++u)
+    if (has_vector(u))
+      x[u] = platform::ld_shared<u32x4>(chunk + 512 * u);
+  float sum = 0;
+  MEGALITH_UNROLL_ALL
+  for (const u32x4 &v : x)
+    sum = add_squares(add_squares(add_squares(add_squares(sum, v.x), v.y), v.z), v.w);
+  sum = sum_over_row(sum, row + 2 * X::kPadded, warp, lane);
+  const float scale = platform::rsqrtf_(platform::fmaf_(sum, 1.0f / X::kWidth, epsilon));
+  MEGALITH_UNROLL_ALL
+  for (int u = 0; u < G::kEach; ++u)
+    if (const u32x4 &g = gains.v[u]; has_vector(u))
+      platform::st_shared(chunk + 512 * u,
+                          u32x4{scale_pair(x[u].x, scale, g.x), scale_pair(x[u].y, scale, g.y),
+                                scale_pair(x[u].z, scale, g.z), scale_pair(x[u].w, scale, g.w)});
+  platform::warp_sync();
+}
+
 /// rms_norm of the rows of X, the first of which is at `rows`; four rows at a time, so that their
 /// latencies overlap. Out of line: a layer norms rows of one shape twice.
 template <class X>
@@ -60,7 +109,7 @@ MEGALITH_COLD void rms_norm_rows(unsigned char *rows, int warp, int lane, Gains<
                                  float epsilon) {
   using G = Gains<X>;
   static_assert(X::kStride >= 2 * X::kPadded + 4 * kConsumerWarps);
-  constexpr int kAtOnce = X::kCount < 4 ? X::kCount : 4;
+  constexpr int kAtOnce = X::kCount < 4 ? X::kCount : 4, kPair = 2;
   static_assert(X::kCount % kAtOnce == 0 && X::kCount <= 32);
   unsigned char *const chunk = rows + 2 * X::kChunk * warp + 16 * lane;
   const auto has_vector = [&](int u) {
@@ -95,13 +144,12 @@ MEGALITH_COLD void rms_norm_rows(unsigned char *rows, int warp, int lane, Gains<
   for (int w = 0; w < kConsumerWarps; ++w)
     sum += platform::ld_shared<float>(parts + 4 * w);
   const float own = platform::rsqrtf_(platform::fmaf_(sum, 1.0f / X::kWidth, epsilon));
-  constexpr int kPair = X::kCount < 2 ? 1 : 2;
   MEGALITH_UNROLL(1)
   for (int first = 0; first < X::kCount; first += kPair) {
     float scale[kPair];
     MEGALITH_UNROLL_ALL
     for (int i = 0; i < kPair; ++i)
-      scale[i] = X::kCount == 1 ? own : platform::shfl(own, first + i);
+      scale[i] = platform::shfl(own, first + i);
     MEGALITH_UNROLL_ALL
     for (int u = 0; u < G::kEach; ++u)
       if (has_vector(u)) {
@@ -130,8 +178,11 @@ MEGALITH_COLD void rms_norm_rows(unsigned char *rows, int warp, int lane, Gains<
 /// refill keeps them until all have read them.
 template <class N, class Cta>
 MEGALITH_DEVICE void rms_norm(const Cta &cta, const Gains<typename N::Rows> &gains) {
-  detail::rms_norm_rows<typename N::Rows>(N::Rows::row(cta, 0), cta.role_warp, cta.lane, gains,
-                                          N::kEpsilon);
+  using X = typename N::Rows;
+  if constexpr (X::kCount == 1)
+    detail::rms_norm_row<X>(cta.role_warp, cta.lane, gains, N::kEpsilon);
+  else
+    detail::rms_norm_rows<X>(X::row(cta, 0), cta.role_warp, cta.lane, gains, N::kEpsilon);
 }
 
 /// The same where rows are there already and nothing is gained by loading the gains ahead.

@@ -42,20 +42,7 @@ struct StreamRows {
 
 namespace detail {
 
-/// Vectors First .. First + Count - 1 of a lane in a table of which each has `Each` pieces of 16
-/// bytes; `otherwise` where there is no table. All loads are under way together.
-template <class X, bool IsThere, int Each, int First = 0, int Count = kChunkVectors<X>>
-MEGALITH_DEVICE void load_table(const unsigned char *table, uint32_t otherwise, int warp, int lane,
-                                u32x4 (&value)[Each * Count]) {
-  MEGALITH_UNROLL_ALL
-  for (int j = 0; j < Each * Count; ++j) {
-    const int u = First + j / Each;
-    value[j] = {otherwise, otherwise, otherwise, otherwise};
-    if (IsThere && has_vector<X>(warp, lane, u))
-      value[j] = platform::ld_const<u32x4>(table +
-                                           16 * (Each * chunk_vector<X>(warp, lane, u) + j % Each));
-  }
-}
+inline constexpr uint32_t kOne = 0x3F800000; // fp32
 
 /// Word i of a vector.
 MEGALITH_DEVICE uint32_t word_of(const u32x4 &v, int i) {
@@ -74,24 +61,59 @@ template <class X> struct Floats { float v[8 * kChunkVectors<X>]; };
 /// Bf16 of a lane's channels.
 template <class X> struct Vectors { u32x4 v[kChunkVectors<X>]; };
 
-inline constexpr uint32_t kOne = 0x3F800000; // fp32
+/// A lane's words of a table with `Each` pieces of 16 bytes for a vector of channels; `Otherwise`
+/// where there is none.
+template <class X, int Each, uint32_t Otherwise, bool IsThere> struct Table {
+  u32x4 v[Each * kChunkVectors<X>];
 
-/// Vectors First .. First + Count - 1 of a lane, times their factors in `alpha`.
-template <class X, bool IsThere, int First, int Count>
-MEGALITH_DEVICE void scale_by(const unsigned char *alpha, int warp, int lane, Floats<X> &value) {
-  u32x4 factors[2 * Count];
-  load_table<X, IsThere, 2, First, Count>(alpha, kOne, warp, lane, factors);
-  MEGALITH_UNROLL_ALL
-  for (int j = 0; j < 8 * Count; ++j)
-    value.v[8 * First + j] = bits_to_float(word_of(factors[j / 4], j % 4)) * value.v[8 * First + j];
-}
+  /// All of them are on their way together.
+  MEGALITH_DEVICE void load(const unsigned char *table, int warp, int lane) {
+    table += 16 * Each * chunk_vector<X>(warp, lane, 0);
+    MEGALITH_UNROLL_ALL
+    for (int j = 0; j < Each * kChunkVectors<X>; ++j) {
+      v[j] = {Otherwise, Otherwise, Otherwise, Otherwise};
+      if (has_vector<X>(warp, lane, j / Each))
+        v[j] = platform::ld_const<u32x4>(table + 16 * (32 * Each * (j / Each) + j % Each));
+    }
+  }
+  MEGALITH_DEVICE uint32_t word(int i) const { return word_of(v[i / 4], i % 4); }
+};
+template <class X, int Each, uint32_t Otherwise> struct Table<X, Each, Otherwise, false> {
+  MEGALITH_DEVICE void load(const unsigned char *, int, int) {}
+  MEGALITH_DEVICE uint32_t word(int) const { return Otherwise; }
+};
+/// Fp32 factors and bf16 gains.
+template <class X, bool IsThere> using Factors = Table<X, 2, kOne, IsThere>;
+template <class X, bool IsThere> using RowGains = Table<X, 1, kOnes, IsThere>;
+
+/// What stages have in common that share the code which makes a row.
+template <class X, BranchNorm Branch, bool IsGated, bool HasGainsBehind, bool HasGains,
+          bool IsRounded>
+struct RowKind {
+  using Normed = X;
+  static constexpr bool kHasBranch = Branch != BranchNorm::absent,
+                        kIsBranchNormed = kHasBranch && Branch != BranchNorm::none,
+                        kIsGated = kHasBranch && IsGated, kHasGains = HasGains,
+                        kIsRounded = IsRounded;
+  using GainsBehind = RowGains<X, HasGainsBehind>;
+};
+/// A branch that its gains scale before its norm comes scaled: it has none behind.
+template <class S>
+using RowKindOf = RowKind<typename S::Normed,
+                          S::kBranch == BranchNorm::input_scaled ? BranchNorm::rms : S::kBranch,
+                          (S::kGate >= 0), S::kBranch == BranchNorm::rms && (S::kBranchGain >= 0),
+                          (S::kGain >= 0), S::kRoundStream>;
+
 } // namespace detail
 
-/// A lane's channels of a row of the stream, in registers: as they are or, where a branch is to
-/// join, times alpha, with the gains of that branch.
+/// A lane's channels of a row of the stream, as they are or, where a branch is to join, times
+/// alpha; and the gains of that branch.
 template <class S> struct StreamWords {
+  static constexpr bool kHasBranchGains =
+      (S::kBranch == BranchNorm::rms || S::kBranch == BranchNorm::input_scaled) &&
+      S::kBranchGain >= 0;
   detail::Floats<typename S::Normed> value;
-  detail::Vectors<typename S::Normed> gains;
+  detail::RowGains<typename S::Normed, kHasBranchGains> gains;
 };
 
 /// A lane's channels of a row of the branch.
@@ -99,11 +121,14 @@ template <class S> struct BranchWords { detail::Vectors<typename S::Normed> word
 
 namespace detail {
 /// See poll_stream. Out of line: a layer has two such stages.
-template <class X, bool IsGated, platform::Scope Scope>
-MEGALITH_COLD Floats<X> stream_words(const LaunchArgs &args, const uint32_t *source,
-                                     const unsigned char *alpha, int warp, int lane, uint32_t edge,
-                                     uint64_t n) {
-  constexpr int kEach = kChunkVectors<X>, kHalf = kEach / 2;
+template <class Kind, platform::Scope Scope>
+MEGALITH_COLD Floats<typename Kind::Normed>
+stream_words(const LaunchArgs &args, const uint32_t *source, const unsigned char *gate, int warp,
+             int lane, uint32_t edge, uint64_t n) {
+  using X = typename Kind::Normed;
+  constexpr int kEach = kChunkVectors<X>;
+  Floats<X> row;
+  Factors<X, Kind::kIsGated> alpha;
   u32x4 words[2 * kEach];
   gather_registers<Scope>(
       args, edge, n, source,
@@ -112,33 +137,14 @@ MEGALITH_COLD Floats<X> stream_words(const LaunchArgs &args, const uint32_t *sou
                                                 : -1;
       },
       words);
-  Floats<X> value;
+  alpha.load(gate, warp, lane);
   MEGALITH_UNROLL_ALL
-  for (int j = 0; j < 8 * kEach; ++j)
-    value.v[j] =
+  for (int j = 0; j < 8 * kEach; ++j) {
+    const float value =
         has_vector<X>(warp, lane, j / 8) ? bits_to_float(word_of(words[j / 4], j % 4)) : 0.0f;
-  // By halves: registers have no room for more.
-  if constexpr (kHalf > 0)
-    scale_by<X, IsGated, 0, kHalf>(alpha, warp, lane, value);
-  scale_by<X, IsGated, kHalf, kEach - kHalf>(alpha, warp, lane, value);
-  return value;
-}
-
-/// See poll_branch.
-template <class X, platform::Scope Scope>
-MEGALITH_COLD Vectors<X> branch_words(const LaunchArgs &args, const uint32_t *source, int warp,
-                                      int lane, uint32_t edge, uint64_t n) {
-  Vectors<X> branch;
-  gather_registers<Scope>(
-      args, edge, n, source,
-      [&](int j) { return has_vector<X>(warp, lane, j) ? chunk_vector<X>(warp, lane, j) : -1; },
-      branch.v);
-  if constexpr (!kIsEven<X>)
-    MEGALITH_UNROLL_ALL
-  for (int u = 0; u < kChunkVectors<X>; ++u)
-    if (!has_vector<X>(warp, lane, u))
-      branch.v[u] = {0, 0, 0, 0};
-  return branch;
+    row.v[j] = Kind::kIsGated ? bits_to_float(alpha.word(j)) * value : +value;
+  }
+  return row;
 }
 } // namespace detail
 
@@ -150,15 +156,12 @@ MEGALITH_DEVICE void poll_stream(const Cta &cta, int row, StreamWords<S> &stream
   using X = typename S::Normed;
   static_assert(Exchange::kWidth >= X::kWidth && X::kWidth % 8 == 0);
   static_assert(!Exchange::kOfRanks, "every rank has the whole stream");
-  constexpr bool kHasBranch = S::kBranch != BranchNorm::absent;
   platform::mark<platform::verb::Poll, E>();
-  stream.value = detail::stream_words < X, kHasBranch && (S::kGate >= 0),
-  kScopeOf < Exchange >> (cta.args, set_of<Exchange>(cta, E::kAge) + row * Exchange::kWidth,
-                          detail::bytes_of<S::kGate>(cta), cta.role_warp, cta.lane, E::kId, cta.n);
+  stream.value = detail::stream_words<detail::RowKindOf<S>, kScopeOf<Exchange>>(
+      cta.args, set_of<Exchange>(cta, E::kAge) + row * Exchange::kWidth,
+      detail::bytes_of<S::kGate>(cta), cta.role_warp, cta.lane, E::kId, cta.n);
   platform::mark_end();
-  constexpr bool kHasGains = kHasBranch && S::kBranch != BranchNorm::none && S::kBranchGain >= 0;
-  detail::load_table<X, kHasGains, 1>(detail::bytes_of<S::kBranchGain>(cta), detail::kOnes,
-                                      cta.role_warp, cta.lane, stream.gains.v);
+  stream.gains.load(detail::bytes_of<S::kBranchGain>(cta), cta.role_warp, cta.lane);
 }
 
 /// Consumer: its chunk of row `row` of the branch, bf16 words of E.
@@ -167,116 +170,152 @@ MEGALITH_DEVICE void poll_branch(const Cta &cta, int row, BranchWords<S> &branch
   using Exchange = typename E::Exchange;
   using X = typename S::Normed;
   static_assert(2 * Exchange::kWidth == X::kWidth && Exchange::kWidth % 4 == 0 && E::kIsProof);
+  constexpr int kEach = detail::kChunkVectors<X>;
+  const int warp = cta.role_warp, lane = cta.lane;
+  const uint32_t *source = set_of<Exchange>(cta, E::kAge) + row * Exchange::kWidth +
+                           4 * detail::chunk_vector<X>(warp, 0, 0);
+  int count = 0; // of this lane: all, or the first
+  MEGALITH_UNROLL_ALL
+  for (int u = 0; u < kEach; ++u)
+    count += detail::has_vector<X>(warp, lane, u);
   platform::mark<platform::verb::Poll, E>();
-  branch.words = detail::branch_words<X, kScopeOf<Exchange>>(
-      cta.args, set_of<Exchange>(cta, E::kAge) + row * Exchange::kWidth, cta.role_warp, cta.lane,
-      E::kId, cta.n);
+  // All SMs wait for the same row.
+  if (Exchange::kCount == 1 && detail::has_vector<X>(warp, 0, 0))
+    detail::await_vector<kScopeOf<Exchange>>(cta.args, source, E::kId, cta.n);
+  const auto came = detail::poll_lane<kScopeOf<Exchange>, lane_vectors(kEach)>(
+      cta.args, source + 4 * lane, detail::kStridesOfLane, count, E::kId, cta.n);
   platform::mark_end();
-  await_hop<Exchange>(cta, X::kChunk / 2 * cta.role_warp, X::kChunk / 2);
+  MEGALITH_UNROLL_ALL
+  for (int u = 0; u < kEach; ++u)
+    branch.words.v[u] = came.v[u];
+  await_hop<Exchange>(cta, X::kChunk / 2 * warp, X::kChunk / 2);
 }
 
 namespace detail {
 
-/// What a row becomes, and where it goes.
-struct RowTarget {
-  uint32_t *stream;                  // fp32 words; null: nobody wants them
-  unsigned char *normed;             // bf16 in shared memory; null: the caller takes it
-  uint32_t *sums;                    // of each warp, of the branch, then of the stream
-  const unsigned char *beta, *gains; // of the branch; of the row's norm
-  float branch_eps, eps;
-  Share share;           // of the channels of `stream`
-  bool is_branch_normed; // else it joins as it is
-};
-
-/// All consumer warps: the sum of what each lane has, in the order of the chunks.
-MEGALITH_DEVICE float sum_over_row(float sum, uint32_t *sums, int warp, int lane) {
-  MEGALITH_UNROLL(5)
-  for (int mask = 16; mask > 0; mask /= 2)
-    sum += platform::shfl_xor(sum, mask);
-  if (lane == 0)
-    platform::st_shared(sums + warp, float_to_bits(sum));
-  consumer_sync();
-  float total = 0;
-  MEGALITH_UNROLL_ALL
-  for (int i = 0; i < kConsumerWarps / 4; ++i) {
-    const auto v = platform::ld_shared<u32x4>(sums + 4 * i);
-    total =
-        total + bits_to_float(v.x) + bits_to_float(v.y) + bits_to_float(v.z) + bits_to_float(v.w);
-  }
-  return total;
-}
-
-/// Of the branch, normed by `scale` and by `gains`, vectors First .. First + Count - 1 of a lane
-/// join the stream.
-template <class X, int First, int Count>
-MEGALITH_DEVICE void join_vectors(Floats<X> &stream, const Vectors<X> &branch,
-                                  const u32x4 (&beta)[2 * Count], const Vectors<X> &gains,
-                                  float scale) {
-  MEGALITH_UNROLL_ALL
-  for (int j = 0; j < 4 * Count; ++j) {
-    const int u = First + j / 4;
-    const uint32_t pair =
-        scale_pair(word_of(branch.v[u], j % 4), scale, word_of(gains.v[u], j % 4));
-    MEGALITH_UNROLL_ALL
-    for (int e = 0; e < 2; ++e) {
-      float &s = stream.v[8 * First + 2 * j + e];
-      s = platform::fmaf_(bits_to_float(word_of(beta[j / 2], 2 * (j % 2) + e)),
-                          e ? hi16(pair) : lo16(pair), s);
-    }
-  }
-}
-
-/// The branch, normed, joins the stream. `gains` come behind its norm. The gate's factors are on
-/// their way while warps meet, half of them: registers have no room for more.
-template <class X, bool IsGated>
-MEGALITH_DEVICE void join(Floats<X> &stream, const Vectors<X> &branch, const Vectors<X> &gains,
-                          const RowTarget &to, int warp, int lane) {
-  constexpr int kEach = kChunkVectors<X>, kHalf = (kEach + 1) / 2, kRest = kEach - kHalf;
-  u32x4 beta[2 * kHalf];
-  load_table<X, IsGated, 2, 0, kHalf>(to.beta, kOne, warp, lane, beta);
+/// The branch, normed, joins the stream.
+template <class Kind, class X>
+MEGALITH_DEVICE void join(Floats<X> &stream, const Floats<X> &value,
+                          const Factors<X, Kind::kIsGated> &beta, const Vectors<X> &branch,
+                          const typename Kind::GainsBehind &behind, unsigned char *sums, float eps,
+                          int warp, int lane) {
+  constexpr int kPairs = 4 * kChunkVectors<X>;
   float scale = 1;
-  if (to.is_branch_normed) {
+  if constexpr (Kind::kIsBranchNormed) {
     float sum = 0;
     MEGALITH_UNROLL_ALL
-    for (int j = 0; j < 4 * kEach; ++j)
+    for (int j = 0; j < kPairs; ++j)
       sum = add_squares(sum, word_of(branch.v[j / 4], j % 4));
-    const float mean = sum_over_row(sum, to.sums, warp, lane) * (1.0f / X::kWidth);
-    scale = platform::rsqrtf_(mean + to.branch_eps);
+    scale = platform::rsqrtf_(sum_over_row(sum, sums, warp, lane) * (1.0f / X::kWidth) + eps);
   }
-  join_vectors<X, 0, kHalf>(stream, branch, beta, gains, scale);
-  if constexpr (kRest > 0) {
-    u32x4 rest[2 * kRest];
-    load_table<X, IsGated, 2, kHalf, kRest>(to.beta, kOne, warp, lane, rest);
-    join_vectors<X, kHalf, kRest>(stream, branch, rest, gains, scale);
+  MEGALITH_UNROLL_ALL
+  for (int j = 0; j < kPairs; ++j) {
+    const uint32_t pair = scale_pair(word_of(branch.v[j / 4], j % 4), scale, behind.word(j));
+    MEGALITH_UNROLL_ALL
+    for (int e = 0; e < 2; ++e)
+      stream.v[2 * j + e] = platform::fmaf_(bits_to_float(beta.word(2 * j + e)),
+                                            e ? hi16(pair) : lo16(pair), value.v[2 * j + e]);
   }
 }
 
 /// The normed row; zero in padding.
-template <class X, bool IsRounded>
+template <class Kind, class X>
 MEGALITH_DEVICE Vectors<X> normed_row(const Floats<X> &stream,
-                                      const u32x4 (&gains)[kChunkVectors<X>], const RowTarget &to,
-                                      int warp, int lane) {
-  constexpr int kEach = kChunkVectors<X>;
+                                      const RowGains<X, Kind::kHasGains> &gains,
+                                      unsigned char *sums, float eps, int warp, int lane) {
   Floats<X> row;
   float sum = 0;
   MEGALITH_UNROLL_ALL
-  for (int j = 0; j < 8 * kEach; ++j) {
-    row.v[j] = IsRounded ? round16(stream.v[j]) : +stream.v[j];
+  for (int j = 0; j < 8 * kChunkVectors<X>; ++j) {
+    row.v[j] = Kind::kIsRounded ? round16(stream.v[j]) : +stream.v[j];
     sum = platform::fmaf_(row.v[j], row.v[j], sum);
   }
-  const float mean = sum_over_row(sum, to.sums + kConsumerWarps, warp, lane) * (1.0f / X::kWidth);
-  const float scale = platform::rsqrtf_(mean + to.eps);
+  const float mean = sum_over_row(sum, sums, warp, lane) * (1.0f / X::kWidth);
+  const float scale = platform::rsqrtf_(mean + eps);
   Vectors<X> normed;
   MEGALITH_UNROLL_ALL
-  for (int u = 0; u < kEach; ++u) {
-    const auto pair = [&](int at, uint32_t gain) {
-      const float *s = row.v + 8 * u + at;
+  for (int u = 0; u < kChunkVectors<X>; ++u) {
+    const auto pair = [&](int i) {
+      const float *s = row.v + 8 * u + 2 * i;
+      const uint32_t gain = gains.word(4 * u + i);
       return r16x2(s[0] * scale * lo16(gain), s[1] * scale * hi16(gain));
     };
-    const u32x4 &g = gains[u];
-    normed.v[u] = {pair(0, g.x), pair(2, g.y), pair(4, g.z), pair(6, g.w)};
+    normed.v[u] = {pair(0), pair(1), pair(2), pair(3)};
   }
   return normed;
+}
+
+/// A lane's channels of a row that is done.
+template <class X> struct FinishedRow {
+  Floats<X> stream;
+  Vectors<X> normed;
+};
+
+/// The row from what came of it; sums of squares `row_sums` and the next are of its two norms. Out
+/// of line: a layer has two such stages.
+template <class Kind, class Sums, class X = typename Kind::Normed>
+MEGALITH_COLD FinishedRow<X>
+finish_row(const Floats<X> value, const Vectors<X> branch, const typename Kind::GainsBehind behind,
+           const unsigned char *gate, const unsigned char *gain_table, int row_sums,
+           float branch_eps, float eps, int warp, int lane) {
+  // Tables are on their way while warps meet. Not sooner: what all SMs read of them (48 KB each, at
+  // 8192 channels) would be in the way of the stores that the branch is waited for.
+  Factors<X, Kind::kIsGated> beta;
+  RowGains<X, Kind::kHasGains> gains;
+  if constexpr (Kind::kIsGated)
+    beta.load(gate + 4 * X::kWidth, warp, lane);
+  gains.load(gain_table, warp, lane);
+  unsigned char *const sums = platform::smem() + Sums::kOffset + row_sums * Sums::kStride;
+  FinishedRow<X> row;
+  if constexpr (Kind::kHasBranch) {
+    join<Kind>(row.stream, value, beta, branch, behind, sums, branch_eps, warp, lane);
+  } else {
+    MEGALITH_UNROLL_ALL
+    for (int j = 0; j < 8 * kChunkVectors<X>; ++j)
+      row.stream.v[j] = value.v[j];
+  }
+  row.normed = normed_row<Kind>(row.stream, gains, sums + Sums::kStride, eps, warp, lane);
+  return row;
+}
+
+/// finish_row of row `row` of stage S.
+template <class S, class Cta>
+MEGALITH_DEVICE FinishedRow<typename S::Normed>
+finish_row_of(const Cta &cta, int row, const StreamWords<S> &stream, const BranchWords<S> &branch) {
+  using X = typename S::Normed;
+  using Kind = RowKindOf<S>;
+  Vectors<X> scaled;
+  MEGALITH_UNROLL_ALL
+  for (int u = 0; u < kChunkVectors<X>; ++u) {
+    const u32x4 &b = branch.words.v[u];
+    const auto gain = [&](int i) { return stream.gains.word(4 * u + i); };
+    scaled.v[u] =
+        S::kBranch == BranchNorm::input_scaled
+            ? u32x4{platform::mul_bf16x2(b.x, gain(0)), platform::mul_bf16x2(b.y, gain(1)),
+                    platform::mul_bf16x2(b.z, gain(2)), platform::mul_bf16x2(b.w, gain(3))}
+            : b;
+  }
+  typename Kind::GainsBehind behind;
+  if constexpr (S::kBranch == BranchNorm::rms)
+    behind = stream.gains;
+  Floats<X> value; // by elements: a copy of a struct's part would go through memory
+  MEGALITH_UNROLL_ALL
+  for (int j = 0; j < 8 * kChunkVectors<X>; ++j)
+    value.v[j] = stream.value.v[j];
+  return finish_row<Kind, typename S::Sums>(value, scaled, behind, bytes_of<S::kGate>(cta),
+                                            bytes_of<S::kGain>(cta), X::kCount == 1 ? 0 : 2 * row,
+                                            S::kBranchEps, S::kEps, cta.role_warp, cta.lane);
+}
+
+/// Its chunk of row `row`, normed, to X.
+template <class X, class Cta>
+MEGALITH_DEVICE void store_normed(const Cta &cta, int row, const Vectors<X> &normed) {
+  MEGALITH_UNROLL_ALL
+  for (int u = 0; u < kChunkVectors<X>; ++u)
+    if (cta.lane + 32 * u < X::kChunk / 8)
+      platform::st_shared(X::row(cta, row) + 16 * chunk_vector<X>(cta.role_warp, cta.lane, u),
+                          normed.v[u]);
+  platform::warp_sync();
 }
 
 /// Whether vector u of a lane is there, and in `share`.
@@ -286,124 +325,37 @@ template <class X> MEGALITH_DEVICE bool in_share(const Share &share, int warp, i
 }
 
 /// A vector of the stream, as words.
-template <class X>
-MEGALITH_DEVICE void publish_vector(const float (&value)[8], const RowTarget &to, int warp,
-                                    int lane, int u) {
+MEGALITH_DEVICE void publish_vector(const float (&value)[8], uint32_t *target) {
   MEGALITH_UNROLL_ALL
   for (int i = 0; i < 8; ++i)
-    platform::st_relaxed<platform::Scope::gpu, uint32_t>(
-        to.stream + 8 * chunk_vector<X>(warp, lane, u) + i, float_word(value[i]));
+    platform::st_relaxed<platform::Scope::gpu, uint32_t>(target + i, float_word(value[i]));
 }
-/// The share of the stream goes out.
+/// `share` of a row of the stream goes to `target`. IsNarrow: a lane has at most one vector of it.
 template <class X, bool IsNarrow>
-MEGALITH_DEVICE void publish_stream(const Floats<X> &stream, const RowTarget &to, int warp,
-                                    int lane) {
+MEGALITH_DEVICE void publish_stream(const Floats<X> &stream, uint32_t *target, const Share &share,
+                                    int warp, int lane) {
+  if (share.end <= X::kChunk * warp || share.first >= X::kChunk * (warp + 1))
+    return; // most warps have none
   int mine = -1;
   float value[8] = {};
   MEGALITH_UNROLL_ALL
   for (int u = 0; u < kChunkVectors<X>; ++u) {
-    const bool is_mine = in_share<X>(to.share, warp, lane, u);
+    const bool is_mine = in_share<X>(share, warp, lane, u);
     MEGALITH_UNROLL_ALL
     for (int i = 0; i < 8; ++i)
       value[i] = is_mine || !IsNarrow ? +stream.v[8 * u + i] : +value[i];
     if (IsNarrow)
       mine = is_mine ? u : mine;
     else if (is_mine)
-      publish_vector<X>(value, to, warp, lane, u);
+      publish_vector(value, target + 8 * chunk_vector<X>(warp, lane, u));
   }
   if (IsNarrow && mine >= 0)
-    publish_vector<X>(value, to, warp, lane, mine);
-}
-
-/// Gains behind the branch's norm, in the code that has any.
-template <class X, bool HasGains> struct GainsBehind {
-  Vectors<X> v;
-  MEGALITH_DEVICE const Vectors<X> &gains() const { return v; }
-};
-template <class X> struct GainsBehind<X, false> {
-  MEGALITH_DEVICE GainsBehind(const Vectors<X> &) {}
-  MEGALITH_DEVICE Vectors<X> gains() const {
-    Vectors<X> ones;
-    MEGALITH_UNROLL_ALL
-    for (u32x4 &v : ones.v)
-      v = {kOnes, kOnes, kOnes, kOnes};
-    return ones;
-  }
-};
-
-/// What differs between stages in the code that makes a row; what does not differ they share.
-/// IsNarrow: a lane has at most one vector of the share of the stream.
-template <bool HasBranch, bool IsGated, bool HasGainsBehind, bool HasGains, bool IsRounded,
-          bool IsNarrow>
-struct RowKind {
-  static constexpr bool kHasBranch = HasBranch, kIsGated = IsGated, kHasGains = HasGains,
-                        kIsRounded = IsRounded, kIsNarrow = IsNarrow;
-  template <class X> using Behind = GainsBehind<X, HasGainsBehind>;
-};
-
-/// The row from what came of it; a branch that its gains scale before its norm is scaled already.
-/// Out of line: a layer has two such stages.
-template <class X, class Kind>
-MEGALITH_COLD Vectors<X> finish_row(const Floats<X> given, const Vectors<X> branch,
-                                    const typename Kind::template Behind<X> behind,
-                                    const RowTarget to, int warp, int lane) {
-  constexpr int kEach = kChunkVectors<X>;
-  Floats<X> stream;
-  MEGALITH_UNROLL_ALL
-  for (int j = 0; j < 8 * kEach; ++j)
-    stream.v[j] = given.v[j];
-  if constexpr (Kind::kHasBranch) {
-    join<X, Kind::kIsGated>(stream, branch, behind.gains(), to, warp, lane);
-  }
-  u32x4 gains[kEach]; // on their way while warps meet
-  load_table<X, Kind::kHasGains, 1>(to.gains, kOnes, warp, lane, gains);
-  const Vectors<X> normed = normed_row<X, Kind::kIsRounded>(stream, gains, to, warp, lane);
-  if (to.normed) {
-    MEGALITH_UNROLL_ALL
-    for (int u = 0; u < kEach; ++u)
-      if (lane + 32 * u < X::kChunk / 8)
-        platform::st_shared(to.normed + 16 * (X::kChunk / 8 * warp + lane + 32 * u), normed.v[u]);
-    platform::warp_sync();
-  }
-  if constexpr (Kind::kHasBranch) // last, since nobody waits for the stream
-    publish_stream<X, Kind::kIsNarrow>(stream, to, warp, lane);
-  return normed;
+    publish_vector(value, target + 8 * chunk_vector<X>(warp, lane, mine));
 }
 
 /// Whether a share of so many channels gives a lane at most one vector: its vectors are 32 apart.
 MEGALITH_DEVICE constexpr bool is_narrow(int channels) {
   return channels <= 8 * 32;
-}
-
-/// finish_row of stage S: `target` null, or where `share` of the row's stream goes; `normed`
-/// likewise. IsNarrow: see RowKind.
-template <class S, bool IsNarrow, class Cta>
-MEGALITH_DEVICE Vectors<typename S::Normed>
-finish_row_of(const Cta &cta, int row, const StreamWords<S> &stream, const BranchWords<S> &branch,
-              uint32_t *target, unsigned char *normed, const Share &share) {
-  using X = typename S::Normed;
-  using Kind = RowKind<S::kBranch != BranchNorm::absent, (S::kGate >= 0),
-                       S::kBranch == BranchNorm::rms && (S::kBranchGain >= 0), (S::kGain >= 0),
-                       S::kRoundStream, IsNarrow>;
-  const unsigned char *beta = S::kGate >= 0 ? bytes_of<S::kGate>(cta) + 4 * X::kWidth : nullptr;
-  Vectors<X> scaled;
-  MEGALITH_UNROLL_ALL
-  for (int u = 0; u < kChunkVectors<X>; ++u) {
-    const u32x4 &b = branch.words.v[u], &g = stream.gains.v[u];
-    scaled.v[u] = S::kBranch == BranchNorm::input_scaled
-                      ? u32x4{platform::mul_bf16x2(b.x, g.x), platform::mul_bf16x2(b.y, g.y),
-                              platform::mul_bf16x2(b.z, g.z), platform::mul_bf16x2(b.w, g.w)}
-                      : b;
-  }
-  Floats<X> value; // by elements: a copy of a struct's part would go through memory
-  MEGALITH_UNROLL_ALL
-  for (int j = 0; j < 8 * kChunkVectors<X>; ++j)
-    value.v[j] = stream.value.v[j];
-  return finish_row<X, Kind>(value, scaled, {stream.gains},
-                             {target, normed, S::Sums::row(cta, X::kCount == 1 ? 0 : 2 * row), beta,
-                              bytes_of<S::kGain>(cta), S::kBranchEps, S::kEps, share,
-                              S::kBranch != BranchNorm::none},
-                             cta.role_warp, cta.lane);
 }
 
 /// The words of row `row` of E.
@@ -442,7 +394,8 @@ MEGALITH_DEVICE void publish_normed(const Cta &cta, int row, const Vectors<X> &n
 /// Consumer, after poll_stream: row `row`, normed, to S::Normed.
 template <class S, class Cta>
 MEGALITH_DEVICE void norm_row(const Cta &cta, int row, const StreamWords<S> &stream) {
-  detail::finish_row_of<S, true>(cta, row, stream, {}, nullptr, S::Normed::row(cta, row), {});
+  const auto done = detail::finish_row_of<S>(cta, row, stream, {});
+  detail::store_normed<typename S::Normed>(cta, row, done.normed);
 }
 
 /// Consumer, after poll_stream, poll_branch and launch_wait: the branch joins row `row`, which then
@@ -450,12 +403,15 @@ MEGALITH_DEVICE void norm_row(const Cta &cta, int row, const StreamWords<S> &str
 template <class S, class Out, class Cta>
 MEGALITH_DEVICE void join_row(const Cta &cta, int row, const StreamWords<S> &stream,
                               const BranchWords<S> &branch) {
-  static_assert(Out::Exchange::kWidth == S::Normed::kWidth);
-  platform::mark<platform::verb::Publish, Out>();
-  constexpr int kShare = (S::Normed::kWidth + Cta::Config::kSms - 1) / Cta::Config::kSms + 7;
-  detail::finish_row_of<S, detail::is_narrow(kShare)>(
-      cta, row, stream, branch, detail::row_words<Out>(cta, row), S::Normed::row(cta, row),
-      share_of<Cta>(cta.sm, S::Normed::kWidth));
+  using X = typename S::Normed;
+  static_assert(Out::Exchange::kWidth == X::kWidth);
+  constexpr int kShare = (X::kWidth + Cta::Config::kSms - 1) / Cta::Config::kSms + 7;
+  const auto done = detail::finish_row_of<S>(cta, row, stream, branch);
+  detail::store_normed<X>(cta, row, done.normed);
+  platform::mark<platform::verb::Publish, Out>(); // last, since nobody waits for the stream
+  detail::publish_stream<X, detail::is_narrow(kShare)>(
+      done.stream, detail::row_words<Out>(cta, row), share_of<Cta>(cta.sm, X::kWidth),
+      cta.role_warp, cta.lane);
   platform::mark_end();
 }
 
@@ -465,8 +421,9 @@ template <class S, class Normed, int Sms, class Cta>
 MEGALITH_DEVICE void deal_norm_row(const Cta &cta, int row, int part,
                                    const StreamWords<S> &stream) {
   using X = typename S::Normed;
-  const auto normed = detail::finish_row_of<S, true>(cta, 0, stream, {}, nullptr, nullptr, {});
-  detail::publish_normed<X, Normed>(cta, row, normed, detail::dealt_share<X::kWidth, Sms>(part));
+  const auto done = detail::finish_row_of<S>(cta, 0, stream, {});
+  detail::publish_normed<X, Normed>(cta, row, done.normed,
+                                    detail::dealt_share<X::kWidth, Sms>(part));
 }
 
 /// Consumer, after poll_stream, poll_branch and launch_wait: the branch joins row `row`; share
@@ -478,12 +435,13 @@ MEGALITH_DEVICE void deal_row(const Cta &cta, int row, int part, const StreamWor
   using X = typename S::Normed;
   static_assert(Out::Exchange::kWidth >= X::kWidth);
   const Share share = detail::dealt_share<X::kWidth, Sms>(part);
+  const auto done = detail::finish_row_of<S>(cta, 0, stream, branch);
   platform::mark<platform::verb::Publish, Out>();
-  const auto normed = detail::finish_row_of<S, detail::is_narrow(X::kWidth / Sms + 16)>(
-      cta, 0, stream, branch, detail::row_words<Out>(cta, row), nullptr, share);
+  detail::publish_stream<X, detail::is_narrow(X::kWidth / Sms + 16)>(
+      done.stream, detail::row_words<Out>(cta, row), share, cta.role_warp, cta.lane);
   platform::mark_end();
   if constexpr (requires { typename Normed::Exchange; })
-    detail::publish_normed<X, Normed>(cta, row, normed, share);
+    detail::publish_normed<X, Normed>(cta, row, done.normed, share);
 }
 
 } // namespace megalith
