@@ -56,18 +56,42 @@ static StringRef nameIn(std::optional<StringRef> result) {
   return result ? result->rsplit(' ').second : "";
 }
 
+/// Of one row, `epilogue` behind the steps that take its sums from `take`, which are multiplied by
+/// `factors`, if any; no steps if the device headers have no such function.
+static Fused forwarded(ComputeOp epilogue, StringRef take, ArrayRef<StringRef> factors) {
+  StringRef name = epilogue.getCallee().split('<').first,
+            own = argumentsOf(epilogue.getCallee(), name);
+  if (epilogue->getParentOfType<KernelOp>().getRows() != 1 ||
+      !llvm::is_contained({"epilogue_words", "epilogue_logits", "epilogue_glu", "epilogue_outputs"},
+                          name))
+    return {};
+  name.consume_front("epilogue_");
+  auto args = textsOf(epilogue.getArgs()); // tile, sum, …
+  args.erase(args.begin() + 1);
+  args.append(factors.begin(), factors.end());
+  return {4, call("forward_" + name + "<" + take + ", " + own + ">", args), "", /*records=*/true};
+}
+
 Fused fusedAt(Block::iterator first, Block::iterator end) {
-  if (Triple<WaitOp, ComputeOp, ReleaseOp> s(first, end); s && s.second.getResult()) {
-    const auto args = textsOf(s.second.getArgs());
-    for (auto [callee, fused] :
-         {std::pair("sum_chunks", "take_part<"), std::pair("sum_scaled", "take_scaled<")}) {
-      const StringRef part = argumentsOf(s.second.getCallee(), callee);
-      if (!part.empty() && !args.empty() && args[0] == nameIn(s.first.getResult()))
-        return {3,
-                call(fused + s.first.getEdge() + ", " + s.third.getEdge() + ", " + part + ">",
-                     ArrayRef(args).drop_front()),
-                s.second.getResult()->str()};
-    }
+  Triple<WaitOp, ComputeOp, ReleaseOp> s(first, end);
+  if (!s || !s.second.getResult())
+    return {};
+  // Functions that add up, and those that take what they add; "": only together with an epilogue.
+  static const std::pair<StringRef, StringRef> kSums[] = {
+      {"sum_chunks", "take_part<"}, {"sum_scaled", "take_scaled<"}, {"sum_slice", ""}};
+  const auto args = textsOf(s.second.getArgs()); // slot, or slot, factors
+  for (auto [sum, fused] : kSums) {
+    const StringRef part = argumentsOf(s.second.getCallee(), sum);
+    if (part.empty() || args.empty() || args[0] != nameIn(s.first.getResult()))
+      continue;
+    const auto factors = ArrayRef(args).drop_front();
+    const std::string take = (s.first.getEdge() + ", " + s.third.getEdge() + ", " + part).str();
+    const auto next = std::next(first, 3);
+    if (auto epilogue = next == end ? ComputeOp() : dyn_cast<ComputeOp>(*next))
+      if (const Fused all = forwarded(epilogue, take, factors); all.steps > 0)
+        return all;
+    if (!fused.empty())
+      return {3, call(fused + take + ">", factors), s.second.getResult()->str()};
   }
   return {};
 }

@@ -14,11 +14,15 @@ struct Fused {
   size_t steps = 0; ///< how many of the block's it stands for; 0: none
   std::string text; ///< the statement, without what its result is assigned to
   std::string result;
+  bool records = false; ///< in kernels that record, what its wait takes
 };
 
 /// What the steps from `first` on are fused to:
 ///   wait, compute "sum_chunks<P>", release         take_part<Full, Free, P>(cta)
 ///   wait, compute "sum_scaled<P>", release         take_scaled<Full, Free, P>(cta, factors)
+///   of one row, these (or "sum_slice<P>") and compute "epilogue_words<L, E>":
+///       forward_words<Full, Free, P, L, E>(cta, tile, …, factors)
+///   likewise "epilogue_logits", "epilogue_glu" and "epilogue_outputs"
 Fused fusedAt(mlir::Block::iterator first, mlir::Block::iterator end);
 
 /// The same of a whole loop over all pieces of an m-tile, n of them, or "" if the loop is none:

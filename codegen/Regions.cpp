@@ -175,9 +175,12 @@ private:
 
   LogicalResult steps(Block &block) {
     for (auto op = block.begin(); op != block.end();) {
-      if (const Fused fused = fuses() ? fusedAt(op, block.end()) : Fused(); fused.steps > 0) {
+      if (const Fused fused = fusedAt(op, block.end());
+          fused.steps > 0 && (fuses() || fused.records)) {
         out.line((fused.result.empty() ? "" : fused.result + " = ") + fused.text + ";");
-        std::advance(op, fused.steps);
+        for (size_t i = 0; i < fused.steps; ++i, ++op)
+          if (auto compute = dyn_cast<ComputeOp>(*op); compute && failed(expectEdges(compute)))
+            return failure();
       } else if (failed(step(&*op++))) {
         return failure();
       }
@@ -437,11 +440,19 @@ private:
   }
 
   LogicalResult compute(ComputeOp op) {
-    const std::string target = withTemplate(op.getCallee(), {currentStage.getSymName()});
-    call(target, op.getArgs(), op.getResult());
+    call(targetOf(op), op.getArgs(), op.getResult());
+    return expectEdges(op);
+  }
+
+  std::string targetOf(ComputeOp op) {
+    return withTemplate(op.getCallee(), {currentStage.getSymName()});
+  }
+
+  /// That a call which publishes names its edges.
+  LogicalResult expectEdges(ComputeOp op) {
     for (auto write : op.getWrites().getAsRange<AccessAttr>())
       if (auto exchange = kernel.lookup<ExchangeOp>(write.getBuffer()))
-        if (failed(expectNamed(op, target, exchange.getEdge())))
+        if (failed(expectNamed(op, targetOf(op), exchange.getEdge())))
           return failure();
     return success();
   }

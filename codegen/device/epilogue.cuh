@@ -33,6 +33,16 @@ MEGALITH_DEVICE void each_word(const Cta &cta, int tile, const Fragments &sum, i
                [&](int row, int strip, float low, float high) { use(row + 8, strip, low, high); });
 }
 
+/// The same of the only row's sums of a whole slice.
+template <class L, class Cta, class Use>
+MEGALITH_DEVICE void each_word(const Cta &cta, int tile, const SliceSums &sum, int, Use use) {
+  const int g = cta.lane / 4, strips = tile_strips<L>(cta, tile);
+  if (cta.lane % 4 == 0 && g < strips)
+    use(0, g, sum.first.v[0], sum.first.v[2]);
+  if (cta.lane % 4 == 0 && 8 + g < strips)
+    use(0, 8 + g, sum.rest.v[0], sum.rest.v[2]);
+}
+
 MEGALITH_DEVICE Fragment times(Fragment sum, float factor) {
   MEGALITH_UNROLL_ALL
   for (int i = 0; i < 4; ++i)
@@ -41,6 +51,9 @@ MEGALITH_DEVICE Fragment times(Fragment sum, float factor) {
 }
 MEGALITH_DEVICE Fragments times(const Fragments &sum, float factor) {
   return {times(sum.low, factor), times(sum.high, factor)};
+}
+MEGALITH_DEVICE SliceSums times(const SliceSums &sums, float factor) {
+  return {times(sums.first, factor), times(sums.rest, factor)};
 }
 
 MEGALITH_DEVICE float silu(float x) {
@@ -126,14 +139,6 @@ MEGALITH_DEVICE void epilogue_glu(const Cta &cta, int tile, const Fragment &sum,
                 "a word's two strips belong to one SM");
   const int g = cta.lane / 4, column = 2 * (cta.lane % 4);
   const float low0 = detail::silu(round16(sum.v[0])) * round16(sum.v[2]);
-  if constexpr (Cta::Config::kRows == 1) { // an expert has one pair: column 0
-    const float high0 = platform::shfl_xor(low0, 4);
-    platform::mark<platform::verb::Publish, E>();
-    publish_strided<E, 8>(cta, platform::ld_shared<int32_t>(pairs), tile_first<L>(cta, tile) / 2,
-                          tile_strips<L>(cta, tile) / 2, pair_word(low0, high0));
-    platform::mark_end();
-    return;
-  }
   const float low1 = detail::silu(round16(sum.v[1])) * round16(sum.v[3]);
   const float high0 = platform::shfl_xor(low0, 4), high1 = platform::shfl_xor(low1, 4);
   platform::mark<platform::verb::Publish, E>();
@@ -230,8 +235,8 @@ template <class L, class Cta> MEGALITH_DEVICE int first_token(const Cta &cta) {
 namespace detail {
 /// Keeps the best of the logits of `rows` rows. Channels from kOutputs on, which are padding, never
 /// win.
-template <class L, class Cta>
-MEGALITH_DEVICE void keep_best(const Cta &cta, int tile, const Fragment &sum, int rows,
+template <class L, class Cta, class Sum>
+MEGALITH_DEVICE void keep_best(const Cta &cta, int tile, const Sum &sum, int rows,
                                BestRanks &best) {
   each_word<L>(cta, tile, sum, rows, [&](int row, int strip, float low, float high) {
     const int channel = 2 * (tile_first<L>(cta, tile) + strip);
@@ -260,8 +265,8 @@ MEGALITH_DEVICE void store_best(const Cta &cta, unsigned char *out, int first,
 } // namespace detail
 
 /// Stores the logits, and keeps the best of them.
-template <class L, int Buffer, class Cta>
-MEGALITH_DEVICE void epilogue_head(const Cta &cta, int tile, const Fragment &sum, BestRanks &best) {
+template <class L, int Buffer, class Cta, class Sum>
+MEGALITH_DEVICE void epilogue_head(const Cta &cta, int tile, const Sum &sum, BestRanks &best) {
   epilogue_head<L, Buffer>(cta, tile, sum);
   detail::keep_best<L>(cta, tile, sum, Cta::Config::kRows, best);
 }
@@ -310,6 +315,9 @@ template <class Rule> MEGALITH_DEVICE Fragment ruled(Fragment sum, int token) {
 }
 template <class Rule> MEGALITH_DEVICE Fragments ruled(const Fragments &sum, int token) {
   return {ruled<Rule>(sum.low, token), ruled<Rule>(sum.high, token)};
+}
+template <class Rule> MEGALITH_DEVICE SliceSums ruled(const SliceSums &sums, int token) {
+  return {ruled<Rule>(sums.first, token), ruled<Rule>(sums.rest, token + 2 * kTileStrips)};
 }
 } // namespace detail
 

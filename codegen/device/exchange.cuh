@@ -1,8 +1,8 @@
 // Exchanges between SMs through global memory: self-validating words and epoch words.
 //
-// Words: a b32 is its own arrival; 0xFFFFFFFF means "not yet", and no store writes it because every
-// store canonicalises its NaNs. Two sets serve an exchange read in the launch that writes it; three
-// one that the next launch reads too, for that launch may still poll while this one re-arms.
+// Words: a b32 is its own arrival; 0xFFFFFFFF means "not yet", and no store writes it because NaNs
+// are stored in one form. Two sets serve an exchange read in the launch that writes it; three one
+// that the next launch reads too, for that launch may still poll while this one re-arms.
 // Epoch words: a b128 carries three fp32 and the launch it belongs to, so it needs no re-arming.
 #pragma once
 
@@ -136,14 +136,32 @@ MEGALITH_DEVICE uint32_t canonical_pair(uint32_t pair) {
   return detail::canonical16(pair & 0xFFFFu) | detail::canonical16(pair >> 16) << 16;
 }
 
-/// Word of channels (2i, 2i+1), rounded to bf16.
+/// Word of channels (2i, 2i+1), rounded to bf16, every NaN as 0x7FFF: never kEmptyWord.
 MEGALITH_DEVICE uint32_t pair_word(float low, float high) {
-  return canonical_pair(r16x2(low, high));
+  return r16x2(low, high);
 }
 
 /// Word of an fp32 value, NaN as 0x7FC00000.
 MEGALITH_DEVICE uint32_t float_word(float value) {
   return value != value ? 0x7FC00000u : float_to_bits(value);
+}
+
+/// Replicas that the words of X have.
+template <class X> MEGALITH_DEVICE constexpr int replicas_of() {
+  if constexpr (X::kOfRanks)
+    return X::kRanks;
+  else
+    return 1;
+}
+
+/// The `i`-th replica of X that a word is stored to. The own one first: nobody is nearer. Then all
+/// others, each rank beginning with another.
+template <class X, class Cta> MEGALITH_DEVICE uint32_t *replica_of(const Cta &cta, int i) {
+  if constexpr (X::kOfRanks)
+    return static_cast<uint32_t *>(
+        cta.template replica<X::kPeer>((cta.rank + i) & (X::kRanks - 1)));
+  else
+    return static_cast<uint32_t *>(cta.template buffer<X::kBuffer>());
 }
 
 /// Stores one word of this launch's set, on all ranks if it is one of ranks. One lane; `word`
@@ -152,48 +170,43 @@ template <class E, class Cta>
 MEGALITH_DEVICE void publish(const Cta &cta, int row, int word, uint32_t value) {
   static_assert(E::kAge == 0, "a launch writes its own set");
   using X = typename E::Exchange;
-  if constexpr (X::kOfRanks) {
-    const uint32_t place =
-        set_index<X>(cta, 0) * X::kSetWords + row * X::kWidth + own_first<X>(cta) + word;
-    // The own replica first: nobody is nearer. Then all others, each rank beginning with another.
-    MEGALITH_UNROLL_ALL
-    for (int i = 0; i < X::kRanks; ++i)
-      platform::st_relaxed<platform::Scope::sys, uint32_t>(
-          static_cast<uint32_t *>(
-              cta.template replica<X::kPeer>((cta.rank + i) & (X::kRanks - 1))) +
-              place,
-          value);
-  } else {
-    platform::st_relaxed<platform::Scope::gpu, uint32_t>(set_of<X>(cta, 0) + row * X::kWidth + word,
-                                                         value);
-  }
+  const uint32_t place =
+      set_index<X>(cta, 0) * X::kSetWords + row * X::kWidth + own_first<X>(cta) + word;
+  MEGALITH_UNROLL_ALL
+  for (int i = 0; i < replicas_of<X>(); ++i)
+    platform::st_relaxed<kScopeOf<X>, uint32_t>(replica_of<X>(cta, i) + place, value);
 }
 
-/// The same of the words that lanes 0, Stride, 2 * Stride, ... hold: lane i * Stride has word
-/// `word`
-/// + i, if i < words. Whole warp: the lanes behind such a lane take a share of its stores to the
-/// ranks, of which it would else make all, one after another.
-template <class E, int Stride, class Cta>
-MEGALITH_DEVICE void publish_strided(const Cta &cta, int row, int word, int words, uint32_t value) {
+/// Where this lane stores words of one row of E that its warp will have: word `word` + i, if i <
+/// words, in the Lanes lanes from i * Lanes on, which share the stores to the ranks. To be made
+/// before the words are there: what it looks up may come from far away.
+template <class E, int Lanes> class PublishPlaces {
   static_assert(E::kAge == 0, "a launch writes its own set");
   using X = typename E::Exchange;
-  const int mine = cta.lane / Stride, behind = cta.lane % Stride;
-  if constexpr (X::kOfRanks) {
-    value = platform::shfl(value, cta.lane - behind);
+  static constexpr int kStores = (replicas_of<X>() + Lanes - 1) / Lanes;
+  uint32_t *at[kStores]; // null: none
+
+public:
+  template <class Cta> MEGALITH_DEVICE PublishPlaces(const Cta &cta, int row, int word, int words) {
+    const int mine = cta.lane / Lanes;
     const uint32_t place =
         set_index<X>(cta, 0) * X::kSetWords + row * X::kWidth + own_first<X>(cta) + word + mine;
     MEGALITH_UNROLL_ALL
-    for (int first = 0; first < X::kRanks; first += Stride)
-      if (const int i = first + behind; mine < words && i < X::kRanks)
-        platform::st_relaxed<platform::Scope::sys, uint32_t>(
-            static_cast<uint32_t *>(
-                cta.template replica<X::kPeer>((cta.rank + i) & (X::kRanks - 1))) +
-                place,
-            value);
-  } else if (mine < words && behind == 0) {
-    publish<E>(cta, row, word + mine, value);
+    for (int store = 0; store < kStores; ++store) {
+      const int i = store * Lanes + cta.lane % Lanes;
+      at[store] = mine < words && i < replicas_of<X>() ? replica_of<X>(cta, i) + place : nullptr;
+      platform::forget(at[store]); // else it were looked up where it is used
+    }
   }
-}
+
+  /// Each lane of a word calls with its value, which comes from pair_word or float_word.
+  MEGALITH_DEVICE void store(uint32_t value) const {
+    MEGALITH_UNROLL_ALL
+    for (uint32_t *place : at)
+      if (place)
+        platform::st_relaxed<kScopeOf<X>, uint32_t>(place, value);
+  }
+};
 
 /// After words [first, first + count) of rows have been polled. Test hook: what came from another
 /// rank has RanksArgs::hop_ns more to go, counted from when the last of the words was seen; words

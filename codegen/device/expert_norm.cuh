@@ -49,26 +49,6 @@ template <class Cta> MEGALITH_DEVICE float pair_squares(const Cta &cta, const ui
   return squares;
 }
 
-/// epilogue_outputs of one pair, which is column 0: strip g is that of lane 4 g.
-template <class L, class T, class Q, int Gain, class Cta>
-MEGALITH_DEVICE void output_of_pair(const Cta &cta, int first, const Fragment &sum, uint32_t gain,
-                                    int pair) {
-  uint32_t word[2];
-  weighted_words(word, sum, Gain >= 0, gain);
-  platform::mark<platform::verb::Publish, T>();
-  publish_strided<T, 4>(cta, pair, first, kSquareStrips, canonical_pair(word[0]));
-  platform::mark_end();
-  float squares = 0;
-  MEGALITH_UNROLL(8)
-  for (int strip = 0; strip < kSquareStrips; ++strip) {
-    const uint32_t t = platform::shfl(word[0], 4 * strip);
-    squares = platform::fmaf_(lo16(t), lo16(t), squares);
-    squares = platform::fmaf_(hi16(t), hi16(t), squares);
-  }
-  platform::mark<platform::verb::Publish, Q>();
-  publish_strided<Q, 32>(cta, pair, first / kSquareStrips, 1, float_word(squares));
-  platform::mark_end();
-}
 } // namespace detail
 
 /// Down tile of one expert: t = r16(r16(sum) * gain), kWeightless without the gain, as bf16 words
@@ -81,11 +61,6 @@ MEGALITH_DEVICE void epilogue_outputs(const Cta &cta, int tile, const Fragment (
   static_assert(L::kTileStrips == kSquareStrips && L::kUnit % kSquareStrips == 0 &&
                 T::Exchange::kOwn == L::kStrips && Q::Exchange::kOwn == L::kStrips / kSquareStrips);
   const int g = cta.lane / 4, column = 2 * (cta.lane % 4), first = tile_first<L>(cta, tile);
-  if constexpr (Cta::Config::kRows == 1) { // an expert has one pair: column 0
-    detail::output_of_pair<L, T, Q, Gain>(cta, first, sums[0], gain,
-                                          platform::ld_shared<int32_t>(pairs));
-    return;
-  }
   uint32_t word[Tiles][2];
   platform::mark<platform::verb::Publish, T>();
   MEGALITH_UNROLL_ALL

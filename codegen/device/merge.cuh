@@ -101,42 +101,34 @@ MEGALITH_DEVICE void merged_values(const unsigned char *splits, int count, int l
     value[i] = count > 0 ? quotient(o[i], sum) : 0.0f;
 }
 
-/// As `publish`, of consumers that all have the word: each warp stores it to
-/// its share of the ranks.
+/// Where a consumer warp stores words that all warps have: each in its share of
+/// the ranks, from `word` of `row` on; null if it has none. To be looked up
+/// before the words are made, as PublishPlaces.
 template <class E, class Cta>
-MEGALITH_DEVICE void publish_among(const Cta &cta, int row, int word, uint32_t value) {
+MEGALITH_DEVICE uint32_t *place_among(const Cta &cta, int row, int word) {
   using X = typename E::Exchange;
-  if constexpr (X::kOfRanks) {
-    const uint32_t place =
-        set_index<X>(cta, 0) * X::kSetWords + row * X::kWidth + own_first<X>(cta) + word;
-    MEGALITH_UNROLL(1)
-    for (int i = cta.role_warp; i < X::kRanks; i += kConsumerWarps)
-      platform::st_relaxed<platform::Scope::sys, uint32_t>(
-          static_cast<uint32_t *>(
-              cta.template replica<X::kPeer>((cta.rank + i) & (X::kRanks - 1))) +
-              place,
-          value);
-  } else if (cta.role_warp == 0) {
-    publish<E>(cta, row, word, value);
-  }
+  static_assert(replicas_of<X>() <= kConsumerWarps);
+  if (cta.role_warp >= replicas_of<X>())
+    return nullptr;
+  uint32_t *replica = replica_of<X>(cta, cta.role_warp);
+  platform::forget(replica);
+  return replica + set_index<X>(cta, 0) * X::kSetWords + row * X::kWidth + own_first<X>(cta) + word;
 }
 
-/// Publishes r16 of the tile's channels as words of E, the edge of the attn
-/// exchange [kRows][kQHeads d]; of one warp, or among those that all have them.
-template <class C, class E, bool IsAmong, class Cta>
-MEGALITH_DEVICE void publish_head(const Cta &cta, const MergeTile &tile,
-                                  const float (&value)[(AttentionShape<C>::kPartDim + 31) / 32]) {
-  using S = AttentionShape<C>;
+/// The first word of the tile in its row of the attn exchange [kRows][kQHeads d].
+template <class C, class E> MEGALITH_DEVICE int head_word(const MergeTile &tile) {
   static_assert(E::Exchange::kCount == C::kRows &&
                 E::Exchange::kOwn == C::kQHeads * C::kHeadDim / 2);
+  return (tile.q_head * C::kHeadDim + tile.channel) / 2;
+}
+
+/// Publishes r16 of the tile's channels as words of E, by store(word of the tile, value).
+template <class C, class E, class Cta, class Store>
+MEGALITH_DEVICE void publish_head(const Cta &cta,
+                                  const float (&value)[(AttentionShape<C>::kPartDim + 31) / 32],
+                                  const Store &store) {
+  using S = AttentionShape<C>;
   constexpr int kEach = (S::kPartDim + 31) / 32;
-  const int first = (tile.q_head * C::kHeadDim + tile.channel) / 2;
-  const auto store = [&](int word, uint32_t value) {
-    if constexpr (IsAmong)
-      publish_among<E>(cta, tile.row, first + word, value);
-    else
-      publish<E>(cta, tile.row, first + word, value);
-  };
   platform::mark<platform::verb::Publish, E>();
   if constexpr (S::kPartDim % 64 == 0) {
     // Even lanes have words of channels 32 i + .., odd ones of the next 32: all
@@ -161,6 +153,23 @@ MEGALITH_DEVICE void publish_head(const Cta &cta, const MergeTile &tile,
   platform::mark_end();
 }
 
+/// Stores of publish_head, by one warp.
+template <class C, class E, class Cta>
+MEGALITH_DEVICE auto store_alone(const Cta &cta, const MergeTile &tile) {
+  return [&cta, row = tile.row, first = head_word<C, E>(tile)](int word, uint32_t value) {
+    publish<E>(cta, row, first + word, value);
+  };
+}
+
+/// The same by all consumer warps.
+template <class C, class E, class Cta>
+MEGALITH_DEVICE auto store_among(const Cta &cta, const MergeTile &tile) {
+  return [at = place_among<E>(cta, tile.row, head_word<C, E>(tile))](int word, uint32_t value) {
+    if (at)
+      platform::st_relaxed<kScopeOf<typename E::Exchange>, uint32_t>(at + word, value);
+  };
+}
+
 } // namespace detail
 
 /// Epilogue, after launch_wait: combines the splits in slot `slot`, rounds to
@@ -170,16 +179,17 @@ template <class C, class E, class Cta>
 MEGALITH_DEVICE void merge_splits(const Cta &cta, const MergeTile &tile, int slot) {
   float value[(AttentionShape<C>::kPartDim + 31) / 32];
   detail::merged_values<C>(C::Mparts::row(cta, slot, 0), tile.splits, cta.lane, value);
-  detail::publish_head<C, E, /*IsAmong=*/false>(cta, tile, value);
+  detail::publish_head<C, E>(cta, value, detail::store_alone<C, E>(cta, tile));
 }
 
 /// Consumer, after launch_wait and poll_partials: likewise, by all warps.
 template <class C, class E, class Cta>
 MEGALITH_DEVICE void merge_splits(const Cta &cta, const MergeTile &tile) {
+  const auto store = detail::store_among<C, E>(cta, tile);
   consumer_sync();
   float value[(AttentionShape<C>::kPartDim + 31) / 32];
   detail::merged_values<C>(C::Mparts::row(cta, 0, 0), tile.splits, cta.lane, value);
-  detail::publish_head<C, E, /*IsAmong=*/true>(cta, tile, value);
+  detail::publish_head<C, E>(cta, value, store);
 }
 
 /// The sigmoids of a head's gates: channels 32 i + lane.
@@ -209,9 +219,10 @@ MEGALITH_DEVICE void fetch_gate(const Cta &cta, const MergeTile &tile, HeadGate<
 
 namespace detail {
 /// merge_gated of the splits' words at `splits`.
-template <class C, class Norm, class E, bool IsAmong, class Cta>
+template <class C, class Norm, class E, class Cta, class Store>
 MEGALITH_DEVICE void merge_gated_at(const Cta &cta, const MergeTile &tile,
-                                    const unsigned char *splits, const HeadGate<C> &gate) {
+                                    const unsigned char *splits, const HeadGate<C> &gate,
+                                    const Store &store) {
   using S = AttentionShape<C>;
   static_assert(S::kPartDim == S::kDim, "the norm is of a whole head");
   float value[S::kPerLane];
@@ -229,7 +240,7 @@ MEGALITH_DEVICE void merge_gated_at(const Cta &cta, const MergeTile &tile,
   MEGALITH_UNROLL_ALL
   for (int i = 0; i < S::kPerLane; ++i)
     value[i] *= scale * gate.value[i];
-  publish_head<C, E, IsAmong>(cta, tile, value);
+  publish_head<C, E>(cta, value, store);
 }
 } // namespace detail
 
@@ -239,16 +250,17 @@ MEGALITH_DEVICE void merge_gated_at(const Cta &cta, const MergeTile &tile,
 template <class C, class Norm, class E, class Cta>
 MEGALITH_DEVICE void merge_gated(const Cta &cta, const MergeTile &tile, int slot,
                                  const HeadGate<C> &gate) {
-  detail::merge_gated_at<C, Norm, E, /*IsAmong=*/false>(cta, tile, C::Mparts::row(cta, slot, 0),
-                                                        gate);
+  detail::merge_gated_at<C, Norm, E>(cta, tile, C::Mparts::row(cta, slot, 0), gate,
+                                     detail::store_alone<C, E>(cta, tile));
 }
 
 /// Consumer, after poll_partials: likewise. All warps make all of the head, and
 /// each stores it to its share of the ranks.
 template <class C, class Norm, class E, class Cta>
 MEGALITH_DEVICE void merge_gated(const Cta &cta, const MergeTile &tile, const HeadGate<C> &gate) {
+  const auto store = detail::store_among<C, E>(cta, tile);
   consumer_sync();
-  detail::merge_gated_at<C, Norm, E, /*IsAmong=*/true>(cta, tile, C::Mparts::row(cta, 0, 0), gate);
+  detail::merge_gated_at<C, Norm, E>(cta, tile, C::Mparts::row(cta, 0, 0), gate, store);
 }
 
 } // namespace megalith

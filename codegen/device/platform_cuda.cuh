@@ -744,10 +744,9 @@ MEGALITH_DEVICE void mark_end() {
 
 namespace megalith {
 
+/// By the conversion of two: that of one runs where square roots do.
 MEGALITH_DEVICE bf16 r16(float value) {
-  bf16 result;
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
-  return result;
+  return {static_cast<uint16_t>(r16x2(value, 0))};
 }
 
 MEGALITH_DEVICE uint32_t r16x2(float lo, float hi) {

@@ -125,7 +125,11 @@ MEGALITH_DEVICE void store_wide_part(const Cta &cta, int slot, const WideSums<L,
       MEGALITH_UNROLL_ALL
       for (int i = 0; i < 4; ++i)
         sum += platform::shfl_xor(sum, i < 2 ? 1 << i : 2 << i); // not 4: that is the row
-      if (cta.lane % 4 == 0 && cta.lane < 8)
+      if (cta.lane % 4 != 0 || cta.lane >= 8)
+        continue;
+      if constexpr (Cta::Config::kRows == 1)
+        platform::st_shared(P::strip(cta, slot, s) + 8 * cta.role_warp + 4 * (cta.lane / 4), sum);
+      else
         platform::st_shared(at + r / 8 * P::kTileBytes + 32 * s + 4 * (r % 8), sum);
     }
   }

@@ -381,7 +381,7 @@ Prices::Entry Prices::price(const verify::Instr &instr, StageOp stage, const Cos
   }
   const StringRef part_ =
       llvm::StringSwitch<StringRef>(name)
-          .Cases({"sum_chunks", "sum_scaled"}, "chunks")
+          .Cases({"sum_chunks", "sum_scaled", "sum_slice"}, "chunks")
           .Cases({"epilogue_words", "epilogue_logits", "epilogue_head", "epilogue_store_bf16"},
                  "words")
           .Case("epilogue_residual", "residual")

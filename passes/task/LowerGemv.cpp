@@ -34,10 +34,24 @@ std::string slotText(StageOp stage, StringRef key) {
 // M-tiles
 //===----------------------------------------------------------------------===//
 
+/// The stage's slice, as one m-tile if its two are multiplied and handed on together.
+static Slice tilesOf(StageOp stage) {
+  Slice slice = sliceOf(stage);
+  if (joinsTiles(stage))
+    slice.tile = slice.unit;
+  return slice;
+}
+
+/// What device functions call the layer whose m-tiles these are.
+static std::string layerOf(StageOp stage) {
+  const std::string name = stage.getSymName().str();
+  return joinsTiles(stage) ? "WholeSlice<" + name + ">" : name;
+}
+
 // M-tiles of the SM's slice: fewer on the last SMs unless the slices are all equal. Of a unit that
 // is dealt out, all.
 SmallVector<AffineExpr> KernelLowering::tileTrips(StageOp stage) {
-  Slice slice = sliceOf(stage);
+  const Slice slice = tilesOf(stage);
   AffineExpr most = c(llvm::divideCeil(slice.unit, slice.tile));
   if (dealsTiles(stage) || slice.unit * smsOf(stage) == slice.strips)
     return {most};
@@ -68,7 +82,7 @@ AffineExpr KernelLowering::unitOf(StageOp stage) {
 
 /// First strip of m-tile d(`loop`) of that.
 AffineExpr KernelLowering::firstStrip(StageOp stage, unsigned loop) {
-  Slice slice = sliceOf(stage);
+  const Slice slice = tilesOf(stage);
   return unitOf(stage) * slice.unit + d(loop) * slice.tile;
 }
 
@@ -80,7 +94,7 @@ StringRef KernelLowering::tileText(StageOp stage) {
 /// Columns that m-tile d(`loop`) makes, `perStrip` of each strip and `outputs` in all.
 AccessAttr KernelLowering::tileWrite(StageOp stage, unsigned loop, int64_t perStrip,
                                      int64_t outputs) {
-  Slice slice = sliceOf(stage);
+  const Slice slice = tilesOf(stage);
   auto write = cast<AccessAttr>(stage.getWrites()[0]);
   int64_t width = slice.tile * perStrip, unit = perStrip * slice.unit;
   SmallVector<AffineExpr> cols = {c(std::min(width, unit))};
@@ -106,11 +120,9 @@ static StringRef pieceIndex(int64_t blocks) {
 
 // M-tiles with equal pieces: all of a slice, or all but the last and the last.
 SmallVector<KernelLowering::TileRun> KernelLowering::tileRuns(StageOp stage) {
-  const Slice slice = sliceOf(stage);
-  const std::string name = stage.getSymName().str();
+  const Slice slice = tilesOf(stage);
+  const std::string name = layerOf(stage);
   TileRun all{0, tileTrips(stage), tileText(stage).str(), slice.top(), pieceBlocksOf(stage), name};
-  if (joinsTiles(stage))
-    return {{0, {c(1)}, "mtile", slice.unit, 1, "WholeSlice<" + name + ">"}};
   const int64_t blocks = lastPieceBlocksOf(stage), whole = slice.unit / slice.tile;
   if (!blocks)
     return {all};
@@ -176,11 +188,10 @@ void KernelLowering::multiplyJoined(StageOp stage, Steps &steps, AccessAttr rows
       steps.release(names::kFree);
     });
     steps.compute("gemv_held<" + run.config + ">", {"sum", "rest", "held", "column"}, {}, {});
-    for (auto [place, sum] : {std::pair("place", "sum"), std::pair("behind", "rest")}) {
-      steps.acquire("p_free", ("const int " + Twine(place)).str());
-      steps.compute("store_part<" + names::kPart + ">", {place, sum}, {}, {whole(names::kPart)});
-      steps.signal("p_full");
-    }
+    steps.acquire("p_free", "const int place");
+    steps.compute("store_part<" + names::kPart + ">", {"place", "sum", "rest"}, {},
+                  {whole(names::kPart)});
+    steps.signal("p_full");
   });
 }
 
@@ -221,7 +232,9 @@ void KernelLowering::finishTiles(StageOp stage, Steps &steps, function_ref<void(
                 ((quantizesInput(stage) ? "quantized_factors<" : "weight_factors<") +
                  stage.getSymName() + ">(cta" + (isExpert ? ", expert.id)" : ")"))
                     .str());
-  StringRef sum = hasFactors ? "sum_scaled<" : "sum_chunks<";
+  const bool isJoined = joinsTiles(stage);
+  StringRef sum = hasFactors ? "sum_scaled<" : isJoined ? "sum_slice<" : "sum_chunks<";
+  StringRef type = isJoined ? "SliceSums" : Operands(kernel).sum();
   steps.loop("mtile", tileTrips(stage), [&] {
     if (configString(stage, "epilogue") == "squares")
       steps.local("gain", "const uint32_t",
@@ -233,7 +246,7 @@ void KernelLowering::finishTiles(StageOp stage, Steps &steps, function_ref<void(
     if (hasFactors)
       args.push_back("factors");
     steps.compute(sum + names::kPart + ">", args, {whole(names::kPart)}, {},
-                  ("const " + Operands(kernel).sum() + " sum").str());
+                  ("const " + type + " sum").str());
     steps.release("p_free");
     epilogue();
   });
@@ -369,7 +382,8 @@ static std::string logitRule(StageOp stage, int64_t ranks) {
 
 LogicalResult KernelLowering::publishTile(StageOp stage, Steps &steps) {
   auto write = cast<AccessAttr>(stage.getWrites()[0]);
-  StringRef target = write.getBuffer().getValue(), name = stage.getSymName();
+  StringRef target = write.getBuffer().getValue();
+  const std::string name = layerOf(stage);
   AccessAttr tile = tileWrite(stage, steps.depth(), 2, *configInt(stage, "n"));
   if (ExchangeOp words = exchange(target)) {
     std::string edge = (target + "_words").str();

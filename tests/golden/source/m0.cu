@@ -5,6 +5,7 @@
 #include "codegen/device/edges.cuh"
 #include "codegen/device/epilogue.cuh"
 #include "codegen/device/exchange.cuh"
+#include "codegen/device/forward.cuh"
 #include "codegen/device/gemv.cuh"
 #include "codegen/device/norm.cuh"
 #include "codegen/device/parts.cuh"
@@ -147,8 +148,7 @@ MEGALITH_DEVICE void epilogue(Cta &cta) {
   launch_wait();
   MEGALITH_UNROLL(1)
   for (int m = 0; m < 4; ++m) {
-    const Fragment sum = take_part<p_full, p_free, part>(cta);
-    epilogue_words<norm_linear1, h_words>(cta, m, sum);
+    forward_words<p_full, p_free, part, norm_linear1, h_words>(cta, m);
   }
   // linear2
   MEGALITH_UNROLL(1)

@@ -33,20 +33,20 @@ task.kernel @first "embed" target "sm_90a" sms 4 rows 1 {
   // CHECK: task.stage @nine linear {{.*}} base = "Linear<w_nine, 72, 384, 9>"
   // CHECK-SAME: stream = {bytes = 13824 : i64, joined, order = ["mtile", "block"], piece = 13824 : i64
   // CHECK: task.for "mtile" in 1
-  // CHECK: task.copy "copy_piece<w_full, ring, WholeSlice<nine>>" ["mtile", "block"] {{.*}}@w_nine[d0 * 9 + d1 * 8, d2] 9 x [1]
+  // CHECK: task.copy "copy_piece<w_full, ring, WholeSlice<nine>>" ["mtile", "block"] {{.*}}@w_nine[d0 * 9 + d1 * 9, d2] 9 x [1]
   // CHECK: task.local "sum" : "ChunkSum" = "{}"
   // CHECK-NEXT: task.local "rest" : "ChunkSum" = "{}"
   // CHECK-NEXT: task.local "held" : "Held<WholeSlice<nine>>"
   // CHECK: task.compute "gemv_ahead<WholeSlice<nine>, ring>" ["sum", "rest", "held", "slot", "mtile", "block", "column"]
   // CHECK: task.compute "gemv_held<WholeSlice<nine>>" ["sum", "rest", "held", "column"]
   // CHECK-NEXT: task.acquire @p_free
-  // CHECK-NEXT: task.compute "store_part<part>" ["place", "sum"]
+  // CHECK-NEXT: task.compute "store_part<part>" ["place", "sum", "rest"]
   // CHECK-NEXT: task.signal @p_full
-  // CHECK-NEXT: task.acquire @p_free
-  // CHECK-NEXT: task.compute "store_part<part>" ["behind", "rest"]
-  // CHECK-NEXT: task.signal @p_full
-  // CHECK: task.for "mtile" in 2
+  // CHECK: task.for "mtile" in 1
   // CHECK-NEXT: task.wait @p_full
+  // CHECK-NEXT: task.compute "sum_slice<part>" ["place"] {{.*}}
+  // CHECK-NEXT: task.release @p_free
+  // CHECK-NEXT: task.compute "epilogue_store_bf16<WholeSlice<nine>, out_nine>" ["mtile", "sum"] {{.*}}@out_nine[0, d0 * 18 + d1 * 18] 1 x [18]
   // TWO-NOT: gemv_ahead
   // TWO: task.compute "gemv_block<nine, ring>" ["sum", "slot", "mtile", "block", "column"]
   task.stage @nine linear tiles 4 sms 4 assign affine_map<(t) -> (t, 0)>

@@ -50,4 +50,4 @@
 // CHECK-NEXT: task.poll "poll_chunk<h_words, linear2::In>" [] waits @h_words reads [@h[0, 0] 1 x [256]] writes [@xs[0, 0] 1 x [256]]
 // CHECK: role epilogue
 // CHECK-NOT: launch_wait
-// CHECK: task.compute "epilogue_store_bf16<linear2, out>" ["mtile", "sum"] reads [] writes [@out[0, d0 * 32 + d1 * 16] 1 x [16]]
+// CHECK: task.compute "epilogue_store_bf16<WholeSlice<linear2>, out>" ["mtile", "sum"] reads [] writes [@out[0, d0 * 32 + d1 * 32] 1 x [32]]
