@@ -126,6 +126,7 @@ template <class X, class Cta> MEGALITH_DEVICE void rearm(const Cta &cta) {
 }
 
 namespace detail {
+inline constexpr uint32_t kNanPair = 0x7FFF7FFFu;
 MEGALITH_DEVICE uint32_t canonical16(uint32_t bits) {
   return (bits & 0x7FFFu) > 0x7F80u ? 0x7FC0u : bits;
 }
@@ -136,9 +137,14 @@ MEGALITH_DEVICE uint32_t canonical_pair(uint32_t pair) {
   return detail::canonical16(pair & 0xFFFFu) | detail::canonical16(pair >> 16) << 16;
 }
 
-/// Word of channels (2i, 2i+1), rounded to bf16, every NaN as 0x7FFF: never kEmptyWord.
+/// Word of two bf16 that r16x2 has rounded. NaNs stay as the machine's conversion left them, 0x7FFF
+/// on all that were seen; PTX does not promise that two of them are no kEmptyWord.
+MEGALITH_DEVICE uint32_t rounded_word(uint32_t pair) {
+  return pair == kEmptyWord ? detail::kNanPair : pair;
+}
+/// Word of channels (2i, 2i+1), rounded to bf16.
 MEGALITH_DEVICE uint32_t pair_word(float low, float high) {
-  return r16x2(low, high);
+  return rounded_word(r16x2(low, high));
 }
 
 /// Word of an fp32 value, NaN as 0x7FC00000.

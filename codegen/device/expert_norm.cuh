@@ -71,7 +71,7 @@ MEGALITH_DEVICE void epilogue_outputs(const Cta &cta, int tile, const Fragment (
       const int pair = 8 * n + column + i;
       if (pair < count)
         publish<T>(cta, platform::ld_shared<int32_t>(pairs + pair), first + g,
-                   canonical_pair(word[n][i]));
+                   rounded_word(word[n][i]));
     }
   }
   platform::mark_end();

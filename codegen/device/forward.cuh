@@ -86,7 +86,7 @@ MEGALITH_DEVICE void forward_outputs(Cta &cta, int tile, uint32_t gain, const in
   if constexpr (Gain >= 0)
     word = r16x2(lo16(word) * lo16(gain), hi16(word) * hi16(gain));
   platform::mark<platform::verb::Publish, T>();
-  places.store(word);
+  places.store(rounded_word(word));
   platform::mark_end();
   float squares = 0;
   MEGALITH_UNROLL(8)
