@@ -138,9 +138,6 @@ LogicalResult KernelLowering::multiplyParts(StageOp stage, Steps &consumer) {
 
   if (input.getSet() == Set::Current)
     requireLaunchWait(stage, Role::Consumer, consumer);
-  if (!weightsOf(stage).getWide())
-    consumer.local("column", Operands(kernel).columnLocal(),
-                   Operands(kernel).column("dense", name + ", " + in) + "(cta)");
   auto take = [&] {
     // Of each warp's chunk, the columns of this part.
     AffineExpr part = d(consumer.depth());
@@ -152,6 +149,10 @@ LogicalResult KernelLowering::multiplyParts(StageOp stage, Steps &consumer) {
     consumer.refill(names::kInput);
     consumer.poll("poll_chunk_part<" + wordsEdge(input) + ", " + in + ", " + Twine(parts) + ">",
                   {"k_part"}, (source + "_words").str(), reads, target);
+    // Behind the poll, whose loads leave no registers for it beside the sums.
+    if (!weightsOf(stage).getWide())
+      consumer.local("column", Operands(kernel).columnLocal(),
+                     Operands(kernel).column("dense", name + ", " + in) + "(cta)");
   };
   forGroups(stage, consumer, [&](const TileGroup &group) {
     multiplyGroup(stage, consumer, group, target, take, [] {});

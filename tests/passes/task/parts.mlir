@@ -32,13 +32,13 @@ task.kernel @first "embed" target "sm_90a" sms 4 rows 16 {
   // CHECK-NEXT: task.for "block" in 1
   // CHECK: task.copy "copy_piece<w_full, ring, many>" ["group * 3 + mtile", "k_part * 1 + block"] {{.*}}@w_many[d0 * 56 + (d1 * 3 + d3) * 8, d2 + d4] 8 x [1]
   // CHECK: task.role consumer
-  // CHECK: task.local "column" : "const Columns" = "dense_columns<many, many::In>(cta)"
-  // CHECK-NEXT: task.for "group" in 3
+  // CHECK: task.for "group" in 3
   // CHECK-NEXT: task.local "sums[3]" : "ChunkSums" = "{}"
   // CHECK-NEXT: task.for "k_part" in 2
   // CHECK-NEXT: task.refill @xs
   // CHECK-NEXT: task.poll "poll_chunk_part<resid_words, many::In, 2>" ["k_part"] waits @resid_words reads [@resid[0, d2 * 64] 16 x [64], @resid[0, d2 * 64 + 128] 16 x [64],
   // CHECK-SAME: @resid[0, d2 * 64 + 896] 16 x [64]] writes [@xs[0, 0] 16 x [512]]
+  // CHECK-NEXT: task.local "column" : "const Columns" = "dense_columns<many, many::In>(cta)"
   // CHECK-NEXT: task.for "mtile" in [3, d1 * -3 + 7] attributes {unrolled}
   // CHECK-NEXT: task.for "block" in 1
   // CHECK-NEXT: task.wait @w_full
