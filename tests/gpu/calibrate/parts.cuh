@@ -15,10 +15,9 @@
 
 namespace megalith::calibrate {
 
-/// Clocks of the parts of a unit.
+/// Clocks of the parts of a unit: of all timed rounds well below 2^32, and registers are few.
 struct Clocks {
-  uint64_t sum[kTimedParts] = {}, all = 0;
-  uint32_t at = 0, round = 0;
+  uint32_t sum[kTimedParts] = {}, at = 0, first = 0; // first: where they began
 
   MEGALITH_DEVICE void start() { at = platform::clock(); }
   /// Part `i` ends here and the next begins.
@@ -42,31 +41,28 @@ MEGALITH_DEVICE float pass_through(const Job &job, float nothing) {
 template <class Cta, class Unit>
 MEGALITH_DEVICE void time_parts(const Cta &cta, const Job &job, bool stamps, Unit unit) {
   Clocks clocks;
-  uint64_t begin = 0;
   float nothing = static_cast<float>(job.mask);
   MEGALITH_UNROLL(1)
   for (uint32_t round = 0; round < job.warmup + job.rounds; ++round) {
     if (round == job.warmup) {
-      begin = platform::now_ns();
+      if (stamps)
+        report(cta, &sample_of(cta)->begin, platform::now_ns());
       clocks = {};
-      clocks.round = platform::clock();
+      clocks.first = platform::clock();
     }
     nothing = pass_through(job, nothing);
     unit(round, clocks);
-    const uint32_t now = platform::clock();
-    clocks.all += now - clocks.round;
-    clocks.round = now;
   }
+  const uint32_t all = platform::clock() - clocks.first;
   if (nothing != 0)
     report_wrong(cta, 1);
   if (!stamps)
     return;
-  report(cta, &sample_of(cta)->begin, begin);
   report(cta, &sample_of(cta)->end, platform::now_ns());
   MEGALITH_UNROLL_ALL
   for (int i = 0; i < kTimedParts; ++i)
     report(cta, &sample_of(cta)->sum[i], clocks.sum[i]);
-  report(cta, &sample_of(cta)->sum[7], clocks.all);
+  report(cta, &sample_of(cta)->sum[7], all);
 }
 
 /// What both kernels share: Rows live rows, all of them.
@@ -348,7 +344,7 @@ struct AttentionParts {
     const uint64_t begin = platform::now_ns();
     const bool consumes = cta.role == Role::consumer;
     Clocks clocks;
-    clocks.round = platform::clock();
+    clocks.first = platform::clock();
     uint32_t used = 0;
     AttentionTile tile = {};
     clocks.start();
@@ -379,7 +375,7 @@ struct AttentionParts {
     report(cta, &out->sum[consumes ? 0 : cta.role == Role::poller ? 1 : 2], clocks.sum[0]);
     if (consumes) {
       report(cta, &out->sum[3], clocks.sum[1]);
-      report(cta, &out->sum[7], platform::clock() - clocks.round);
+      report(cta, &out->sum[7], platform::clock() - clocks.first);
       report(cta, &out->begin, begin);
       report(cta, &out->end, platform::now_ns());
     }
