@@ -252,8 +252,8 @@ template <class X> struct FinishedRow {
 };
 
 /// The row from what came of it; sums of squares `row_sums` and the next are of its two norms. Out
-/// of line: a layer has two such stages.
-template <class Kind, class Sums, class X = typename Kind::Normed>
+/// of line: a layer has two such stages. IsOnly: the bucket has one row.
+template <class Kind, class Sums, bool IsOnly, class X = typename Kind::Normed>
 MEGALITH_COLD FinishedRow<X>
 finish_row(const Floats<X> value, const Vectors<X> branch, const typename Kind::GainsBehind behind,
            const unsigned char *gate, const unsigned char *gain_table, int row_sums,
@@ -264,7 +264,8 @@ finish_row(const Floats<X> value, const Vectors<X> branch, const typename Kind::
   RowGains<X, Kind::kHasGains> gains;
   if constexpr (Kind::kIsGated)
     beta.load(gate + 4 * X::kWidth, warp, lane);
-  gains.load(gain_table, warp, lane);
+  if constexpr (IsOnly)
+    gains.load(gain_table, warp, lane);
   unsigned char *const sums = platform::smem() + Sums::kOffset + row_sums * Sums::kStride;
   FinishedRow<X> row;
   if constexpr (Kind::kHasBranch) {
@@ -274,6 +275,8 @@ finish_row(const Floats<X> value, const Vectors<X> branch, const typename Kind::
     for (int j = 0; j < 8 * kChunkVectors<X>; ++j)
       row.stream.v[j] = value.v[j];
   }
+  if constexpr (!IsOnly) // other stages of more rows leave no registers for both tables
+    gains.load(gain_table, warp, lane);
   row.normed = normed_row<Kind>(row.stream, gains, sums + Sums::kStride, eps, warp, lane);
   return row;
 }
@@ -302,9 +305,9 @@ finish_row_of(const Cta &cta, int row, const StreamWords<S> &stream, const Branc
   MEGALITH_UNROLL_ALL
   for (int j = 0; j < 8 * kChunkVectors<X>; ++j)
     value.v[j] = stream.value.v[j];
-  return finish_row<Kind, typename S::Sums>(value, scaled, behind, bytes_of<S::kGate>(cta),
-                                            bytes_of<S::kGain>(cta), X::kCount == 1 ? 0 : 2 * row,
-                                            S::kBranchEps, S::kEps, cta.role_warp, cta.lane);
+  return finish_row<Kind, typename S::Sums, Cta::Config::kRows == 1>(
+      value, scaled, behind, bytes_of<S::kGate>(cta), bytes_of<S::kGain>(cta),
+      X::kCount == 1 ? 0 : 2 * row, S::kBranchEps, S::kEps, cta.role_warp, cta.lane);
 }
 
 /// Its chunk of row `row`, normed, to X.

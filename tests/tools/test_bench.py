@@ -163,8 +163,8 @@ def test_too_little_memory(bench):
     (5, 1, "kernel layer, layer 0"),
     (10, 3, "kernel last, layer 2"),
     (35, 0, "kernel embed, layer 0"),
-    # And the layers in turn, behind an embedding: launch 235 is the third.
-    (58, 3, "kernel layer, layer 0"),
+    # And the layers in turn: the shorter graph is an embedding and two layers, replayed.
+    (58, 4, "kernel layer, layer 0"),
 ])
 def test_a_fault_names_launch_and_edge(bench, steps_before, launch, kernel):
     number = steps_before * LAUNCHES + launch
@@ -176,7 +176,7 @@ def test_a_fault_names_launch_and_edge(bench, steps_before, launch, kernel):
 
 
 def test_a_fault_keeps_the_cells_before_it(bench):
-    done, found = bench("--context", "0,129", FAKE_FAULT_AT=100 * LAUNCHES)
+    done, found = bench("--context", "0,129", FAKE_FAULT_AT=450 * LAUNCHES)
     assert done.returncode == 4 and "context 129: launch" in done.stderr
     assert [c["context"] for c in found["cells"]] == [0]
     assert "Steps." in done.stdout
