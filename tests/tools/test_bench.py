@@ -176,7 +176,7 @@ def test_a_fault_names_launch_and_edge(bench, steps_before, launch, kernel):
 
 
 def test_a_fault_keeps_the_cells_before_it(bench):
-    done, found = bench("--context", "0,129", FAKE_FAULT_AT=450 * LAUNCHES)
+    done, found = bench("--context", "0,129", FAKE_FAULT_AT=800 * LAUNCHES)
     assert done.returncode == 4 and "context 129: launch" in done.stderr
     assert [c["context"] for c in found["cells"]] == [0]
     assert "Steps." in done.stdout
