@@ -155,7 +155,11 @@ LogicalResult KernelLowering::lowerAttention(StageOp stage) {
       SmallVector<StringRef> args = {"tile", "state"};
       if (rounds > 1)
         args.push_back(number);
-      consumer.compute("attention_finish<" + name + ">", args, {}, {apart});
+      const std::string finish = "attention_finish<" + name + ">";
+      if (round == 0)
+        consumer.compute(finish, args, {}, {apart});
+      else
+        consumer.computeMet(finish, args, {}, {apart}, kRefills);
       if (kernel.isLooping())
         consumer.peek(names::kLaunched);
       else if (round == 0)

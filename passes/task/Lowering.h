@@ -37,6 +37,8 @@ inline constexpr llvm::StringLiteral kUnrolled = "unrolled";
 inline constexpr llvm::StringLiteral kDealt = "dealt";
 /// Of a consumers' call whose warps meet before it writes anything (docs/kernel-contract.md).
 inline constexpr llvm::StringLiteral kMeets = "meets";
+/// Of one whose warps meet before they write, if they write anything: as by a refill.
+inline constexpr llvm::StringLiteral kRefills = "refills";
 
 /// Names of what a lane holds of one column tile, or of the two that more than 8 rows need
 /// (codegen/device/gemv.cuh).
@@ -78,8 +80,9 @@ public:
   using Accesses = llvm::ArrayRef<AccessAttr>;
   void compute(const llvm::Twine &callee, Args args, Accesses reads, Accesses writes,
                llvm::StringRef result = {}, bool readsRing = false);
-  /// The same, of a device function whose warps meet before it writes.
-  void computeMet(const llvm::Twine &callee, Args args, Accesses reads, Accesses writes);
+  /// The same, of a device function whose warps meet before it writes, or if it does.
+  void computeMet(const llvm::Twine &callee, Args args, Accesses reads, Accesses writes,
+                  llvm::StringRef how = kMeets);
   /// No `writes`: the words go to registers. `joins`: bulk copies, which that edge's next signal
   /// hands on.
   void poll(const llvm::Twine &callee, Args args, llvm::StringRef edge, Accesses reads,

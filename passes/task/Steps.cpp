@@ -86,9 +86,10 @@ void Steps::compute(const Twine &callee, Args args, Accesses reads, Accesses wri
                     readsRing ? ref(names::kRing) : FlatSymbolRefAttr(), optional(result));
 }
 
-void Steps::computeMet(const Twine &callee, Args args, Accesses reads, Accesses writes) {
+void Steps::computeMet(const Twine &callee, Args args, Accesses reads, Accesses writes,
+                       StringRef how) {
   compute(callee, args, reads, writes);
-  ops.getInsertionBlock()->back().setAttr(kMeets, ops.getUnitAttr());
+  ops.getInsertionBlock()->back().setAttr(how, ops.getUnitAttr());
 }
 
 void Steps::poll(const Twine &callee, Args args, StringRef edge, Accesses reads, Accesses writes,

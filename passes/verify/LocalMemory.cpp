@@ -248,15 +248,20 @@ void Local::access(Thread &thread, const Instr &instr, const Access &access) {
       filling.written.clear();
   }
   if (access.isWrite) {
-    // Where each warp fills its share anew, other warps may read the old one until they meet; an op
-    // that reads what it replaces works in place.
+    // Where each warp fills its share anew, other warps may be at the old one until they meet: they
+    // read it, in a step of their own or, where none does, within the one that fills it. An op that
+    // reads what it replaces works in place.
     const bool isInPlace = reads(instr, access.decl);
     const bool isFresh = fill(state, buffer, use, rect);
     checkUnread(instr, buffer, entryOf(state.fillings, use % (buffer.slots + 2)), isInPlace, rect);
-    if (!isFresh && state.refills > 0 && !isInPlace)
+    auto isLeft = [&](const Record &before) {
+      return instr.refills || hasMet(thread, before) || !before.rect.overlaps(rect) ||
+             (before.isWrite && buffer.isRead);
+    };
+    if (!isFresh && !isInPlace && (state.refills > 0 || !llvm::all_of(records, isLeft)))
       faults.at(instr.op, sm) << "fills @" << Program::nameOf(buffer.op) << ' ' << describe(rect)
                               << " again, while other warps of the " << nameOfRole(thread.role)
-                              << " may still read it; expected a task.refill before";
+                              << " may still be at it; expected a task.refill before";
   } else if (!isFilled(state, buffer, use, rect)) {
     tellUnfilled(instr, buffer, entryOf(state.fillings, use % (buffer.slots + 2)), use, rect);
   }

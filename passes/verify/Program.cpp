@@ -239,6 +239,7 @@ void Program::addStep(Operation &op, int role, unsigned depth, Operation *stage)
       .Case([&](ComputeOp op) {
         instr.kind = Instr::Compute;
         instr.meets = op->hasAttr("meets");
+        instr.refills = op->hasAttr("refills");
         instr.ring = indexOf(op.getRingAttr());
         addAll(op.getReads(), false);
         addAll(op.getWrites(), true);
@@ -272,6 +273,7 @@ void Program::addStep(Operation &op, int role, unsigned depth, Operation *stage)
     access.slices = clips[index];
     if (access.isShared) {
       instr.varies |= access.uses(0);
+      shared[access.decl].isRead |= !access.isWrite;
       continue;
     }
     const Global &global = globals[access.decl];

@@ -25,6 +25,7 @@ struct Shared {
   task::BufferOp op;
   int64_t rows, cols, slots;
   int guard = -1;                        ///< edge
+  bool isRead = false;                   ///< by some step
   llvm::SmallVector<int, 2> overlapping; ///< others planned over some of its bytes
 };
 
@@ -124,6 +125,7 @@ struct Instr {
   bool publishes = false; ///< writes words
   bool stores = false;    ///< writes a global buffer
   bool meets = false;     ///< the role's warps meet before it writes
+  bool refills = false;   ///< they do if it writes
   int edge = -1, ring = -1, loop = -1;
   int joins = -1;    ///< of a poll by bulk copies: the edge whose next signal hands them on
   int exchange = -1; ///< of a re-arming: index in Program::globals

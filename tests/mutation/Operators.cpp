@@ -189,10 +189,11 @@ private:
       accesses(op, "reads", "read");
       accesses(op, "writes", "write");
     } else if (compute) {
-      if (op->hasAttr("meets"))
-        push(
-            "drop meeting", "", [](Operation *op) { op->removeAttr("meets"); },
-            /*isFootprint=*/true);
+      for (StringRef meeting : {"meets", "refills"})
+        if (op->hasAttr(meeting))
+          push(
+              "drop meeting", "", [=](Operation *op) { op->removeAttr(meeting); },
+              /*isFootprint=*/true);
       accesses(op, "reads", "read");
       accesses(op, "writes", "write");
     } else if (auto copy = dyn_cast<CopyOp>(op)) {

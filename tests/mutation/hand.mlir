@@ -41,6 +41,7 @@ task.kernel @hand "toy" target "sm_90a" sms 3 rows 2 smem 12288 {
     task.role consumer {
       task.launch_wait
       task.for "tile" in @tiles {
+        task.refill @early
         task.compute "prepare" [] reads [] writes [@early[0, 0] 2 x [12]]
         task.compute "publish_partials" [] reads [@early[0, 0] 2 x [12]] writes [@p[d1, 0, 0] 1 x [6] table @tile]
       }

@@ -174,6 +174,70 @@ task.kernel @over "toy" target "sm_90a" sms 1 rows 1 {
 
 // -----
 
+// Nobody is said to meet: the next turn fills what other warps may still read.
+task.kernel @turns "toy" target "sm_90a" sms 1 rows 1 {
+  task.buffer @xs [1, 8] f32 smem scratch {offset = 64 : i64}
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+    task.role consumer {
+      task.for "turn" in 2 {
+        // expected-error @+1 {{fills @xs rows [0, 1) columns [0, 8) again, while other warps of the consumer may still be at it; expected a task.refill before}}
+        task.compute "load" [] reads [] writes [@xs[0, 0] 1 x [8]]
+        task.compute "gemv" [] reads [@xs[0, 0] 1 x [8]] writes []
+      }
+    }
+  }
+}
+
+// -----
+
+// Of sums that no other step reads the warps read each other's within the one that fills them.
+task.kernel @sums "toy" target "sm_90a" sms 1 rows 1 {
+  task.buffer @sums [2, 8] f32 smem scratch {offset = 64 : i64}
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+    task.role consumer {
+      task.for "turn" in 2 {
+        // expected-error @+1 {{fills @sums rows [0, 2) columns [0, 8) again, while other warps of the consumer may still be at it; expected a task.refill before}}
+        task.compute "norm_row" [] reads [] writes [@sums[0, 0] 2 x [8]]
+      }
+    }
+  }
+}
+
+// -----
+
+// They met, or fill shares of their own, which they read once they have met.
+task.kernel @shares "toy" target "sm_90a" sms 1 rows 1 {
+  task.buffer @xs [1, 8] f32 smem scratch {offset = 64 : i64}
+  task.buffer @apart [1, 8] f32 smem scratch {offset = 128 : i64}
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+    task.role consumer {
+      task.for "turn" in 2 {
+        task.refill @xs
+        task.compute "load" [] reads [] writes [@xs[0, 0] 1 x [8]]
+        task.compute "gemv" [] reads [@xs[0, 0] 1 x [8]] writes []
+        task.for "piece" in 2 {
+          task.compute "keep" [] reads [] writes [@apart[0, 0] 1 x [8]]
+        }
+        task.compute "join" [] reads [@apart[0, 0] 1 x [8]] writes []
+      }
+    }
+  }
+}
+
+// -----
+
 // They met, or another role heard from all of them.
 task.kernel @over_after_refill "toy" target "sm_90a" sms 1 rows 1 {
   task.buffer @xs [1, 8] f32 smem scratch {offset = 64 : i64}
