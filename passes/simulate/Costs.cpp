@@ -162,6 +162,9 @@ static void readExchanges(Reader &read, Costs &costs) {
         costs.arrival[rows][1024 * kilobytes].add(
             inFlightAt(window),
             std::max(1000 * read(hop) - read(hop + ".rest") - handover, oneWay));
+        // From a warp's chunk sums stored to all with the epilogue.
+        costs.early[rows][1024 * kilobytes].add(inFlightAt(window),
+                                                std::max(read(hop + ".early") - handover, 0.0));
       }
   }
   // Consumers poll these for themselves and meet; epilogues are told before they store.
@@ -282,19 +285,28 @@ double Costs::ownRowsOf(int64_t rows, double inFlight) const {
          arrivalOf(1, kRow, inFlight) - arrivalOf(1, kRow, 0);
 }
 
-double Costs::arrivalOf(int64_t rows, int64_t bytes, double inFlight) const {
+/// Between the rows and row widths that were measured.
+static double hopCost(const HopCurves &curves, int64_t rows, int64_t bytes, double inFlight) {
   std::vector<int64_t> known;
-  for (const auto &[at, sizes] : arrival)
+  for (const auto &[at, sizes] : curves)
     known.push_back(at);
   if (known.empty())
     return 0;
   return between(rows, known, [&](int64_t at) {
-    const auto &sizes = arrival.at(at);
+    const auto &sizes = curves.at(at);
     std::vector<int64_t> widths;
     for (const auto &[width, curve] : sizes)
       widths.push_back(width);
     return between(bytes, widths, [&](int64_t width) { return sizes.at(width).at(inFlight); });
   });
+}
+
+double Costs::arrivalOf(int64_t rows, int64_t bytes, double inFlight) const {
+  return hopCost(arrival, rows, bytes, inFlight);
+}
+
+double Costs::earlyOf(int64_t rows, int64_t bytes, double inFlight) const {
+  return std::max(hopCost(early, rows, bytes, inFlight), 0.0);
 }
 
 double Costs::sweepOf(int64_t bytes, int64_t batch, double inFlight, bool epochs) const {

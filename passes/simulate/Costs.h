@@ -30,6 +30,9 @@ private:
   std::vector<std::pair<double, double>> points;
 };
 
+/// By rows, then (bytes of a row), then bytes in flight.
+using HopCurves = std::map<int64_t, std::map<int64_t, Curve>>;
+
 /// How much other code has passed through an SM's instruction caches when a warp comes to a step
 /// for the first time in a launch: what the table calls near, far, or so much between.
 struct Heat {
@@ -64,8 +67,8 @@ struct Costs {
   double oneWay = 0;  ///< of a word
   double read = 0;    ///< of a word that L2 has
   double readFar = 0; ///< of one that only HBM has
-  /// By rows, then (bytes of a row): from stored to polled and at hand.
-  std::map<int64_t, std::map<int64_t, Curve>> arrival;
+  HopCurves arrival;  ///< from stored to polled and at hand, with the last of eight warps
+  HopCurves early;    ///< how much sooner they are with the mean of these
   /// Words that consumer warps poll for themselves, from stored to at hand: a merge tile's records,
   /// by (bytes of all), and a row's heads; rows of logits by their number, with nothing in flight.
   std::map<int64_t, Curve> records;
@@ -96,6 +99,7 @@ struct Costs {
   double part(llvm::StringRef name, int64_t rows, Heat heat = kWarm) const;
   /// Of `rows` rows of `bytes`.
   double arrivalOf(int64_t rows, int64_t bytes, double inFlight) const;
+  double earlyOf(int64_t rows, int64_t bytes, double inFlight) const;
   /// Of a merge tile's records, `bytes` in all, that the warps of an SM gather among them.
   double recordsOf(int64_t bytes, double inFlight) const;
   /// Of `rows` rows that a warp each polls.

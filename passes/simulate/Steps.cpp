@@ -55,10 +55,13 @@ Engine::Outcome Engine::step(int64_t id, const Instr &instr) {
     return wait(id, instr.edge, warp.uses[size_t(instr.edge)], true);
   case Instr::Acquire: {
     const auto &edge = launch.program->edges[size_t(instr.edge)];
+    const int64_t use = int64_t(warp.uses[size_t(instr.edge)]) - edge.slots;
     if (warp.role == kConsumer && warp.phase == 0 && warp.inStage)
       warp.times.stages.back().last = warp.time; // what is handed over is computed
+    if (warp.phase == 0 && use < 0)
+      warp.time += costs.wait; // a slot that was never used is looked at like any
     warp.phase = 1;
-    const Outcome outcome = wait(id, instr.edge, warp.uses[size_t(instr.edge)] - edge.slots, false);
+    const Outcome outcome = wait(id, instr.edge, use, false);
     if (outcome == Outcome::Next)
       ++warp.uses[size_t(instr.edge)];
     return outcome;

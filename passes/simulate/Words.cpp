@@ -223,8 +223,14 @@ Engine::Outcome Engine::poll(int64_t id, const Instr &instr) {
     // Who comes behind the words finds them at the first look.
     const bool areThere = last + costs.oneWay <= warp.time;
     warp.time += sweep;
-    if (!areThere)
-      warp.time = std::max({warp.time, last + way(1), isMerge ? last : mean + way(rect.rows)});
+    if (!areThere) {
+      // Each warp has words of its own, the mean so much sooner than the last.
+      const bool isByChunk = !isMerge && !byRow && !callee.starts_with("poll_heads");
+      const double rank = double(kConsumers - 1 - warp.number) / (kConsumers - 1);
+      const double lead = isByChunk ? 2 * rank * costs.earlyOf(rows, width, load) : 0;
+      warp.time = std::max(
+          {warp.time, last + way(1) - lead, isMerge ? last : mean + way(rect.rows) - lead});
+    }
     const Price &after = launch.prices->afterPoll(warp.role, warp.at);
     warp.time += warp.seen[warp.at] ? after.warm : after.first;
     warp.seen[warp.at] = true;

@@ -13,7 +13,8 @@ namespace megalith::calibrate {
 constexpr uint32_t kSms = 128;
 
 /// us a hop, and GB/s of the stream beside it; of emitted ones then the rest: ns from words there
-/// to chunk sums with the epilogue, and from these to words stored.
+/// to chunk sums with the epilogue, and from these to words stored; and how much earlier than the
+/// epilogue has all sums a warp has handed its own on.
 static Expected<std::vector<double>> hop(Session &session, StringRef kernel, Job job) {
   auto samples = session.run(kernel, job);
   if (!samples)
@@ -29,14 +30,21 @@ static Expected<std::vector<double>> hop(Session &session, StringRef kernel, Job
       rate += double(s.pieces) * job.piece / double(std::max<uint64_t>(s.sum[0], 1));
     values.push_back(rate);
   }
-  if (kernel.contains("emitted"))
-    values.push_back(meanOf(*samples,
-                            [](const Sample &s) {
-                              const double nsOfClock =
-                                  double(s.end - s.begin) / double(std::max<uint64_t>(s.sum[7], 1));
-                              return double(s.sum[5] + s.sum[6]) * nsOfClock;
-                            }) /
-                     job.rounds);
+  if (kernel.contains("emitted")) {
+    auto nsOf = [&](auto clocks) {
+      return meanOf(*samples,
+                    [&](const Sample &s) {
+                      const double nsOfClock =
+                          double(s.end - s.begin) / double(std::max<uint64_t>(s.sum[7], 1));
+                      return clocks(s) * nsOfClock;
+                    }) /
+             job.rounds;
+    };
+    values.push_back(nsOf([](const Sample &s) { return double(s.sum[5] + s.sum[6]); }));
+    values.push_back(nsOf([](const Sample &s) {
+      return double(int32_t(8 * uint32_t(s.sum[2]) - uint32_t(s.sum[4]))) / 8;
+    }));
+  }
   return values;
 }
 
@@ -64,8 +72,10 @@ static void addHop(Measures &measures, StringRef size, StringRef polling, uint32
     measure.outputs.push_back({name + ".stream", "GB/s"});
   if (polling.starts_with("emitted")) {
     measure.outputs.push_back({name + ".rest", "ns"});
+    measure.outputs.push_back({name + ".early", "ns"});
     measure.how += "; ns of it from words there to their product's chunk sums stored, and from "
-                   "these with the epilogue to words stored";
+                   "these with the epilogue to words stored; ns from a warp's chunk sums stored to "
+                   "all of them with the epilogue";
   }
   measures.push_back(std::move(measure));
 }

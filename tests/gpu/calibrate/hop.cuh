@@ -12,7 +12,9 @@
 // [1] consumer 0 had the words, [2] the epilogue had the chunks, [3] it had published, [4] the
 // poller had the words (only their differences mean anything). [0] ns of the stream beside. As
 // emitted kernels poll, clocks of what a hop is besides: [5] consumer 0 from its words to its chunk
-// sums with the epilogue, [6] the epilogue from there to all stored; [7] of all of consumer 0.
+// sums with the epilogue, [6] the epilogue from there to all stored; [7] of all of consumer 0; and
+// sums of the clocks at which [4] each of the eight had handed its sums on, [2] the epilogue had
+// them all (modulo 2^32).
 #pragma once
 
 #include "codegen/device/chunks.cuh"
@@ -258,7 +260,7 @@ template <int Sms, int Width, Polling P, int Copies = 1, int RowCount = 1> struc
     const bool first = cta.role_warp == 0 && cta.lane == 0;
     uint32_t wrong = 0;
     uint64_t begin = 0, taken = 0, multiplied = 0, all = 0;
-    uint32_t round = platform::clock();
+    uint32_t round = platform::clock(), handed = 0;
     const uint32_t hops = job.warmup + job.rounds;
     // Product `hop` needs the words of the hop before and makes its own; the one past the last
     // hop only takes the words.
@@ -268,7 +270,7 @@ template <int Sms, int Width, Polling P, int Copies = 1, int RowCount = 1> struc
         if (job.variant && hop > job.warmup)
           taken += platform::now_ns();
         if (hop == job.warmup) {
-          multiplied = all = 0;
+          multiplied = all = handed = 0;
           round = platform::clock();
           begin = platform::now_ns();
           if (first)
@@ -280,6 +282,7 @@ template <int Sms, int Width, Polling P, int Copies = 1, int RowCount = 1> struc
         wrong += multiply(cta, job, column, hop);
       const uint32_t now = platform::clock();
       multiplied += now - there;
+      handed += hop < hops ? now : 0;
       all += now - round;
       round = now;
       if (hop > 0)
@@ -301,12 +304,16 @@ template <int Sms, int Width, Polling P, int Copies = 1, int RowCount = 1> struc
         report(cta, &sample_of(cta)->sum[7], all);
       }
     }
+    if (kEmitted && cta.lane == 0)
+      platform::red_add_relaxed<platform::Scope::gpu>(
+          reinterpret_cast<uint32_t *>(&sample_of(cta)->sum[4]), handed);
     report_wrong(cta, wrong);
   }
 
   static MEGALITH_DEVICE void epilogue(Cta &cta) {
     const Job job = job_of(cta);
     uint64_t summed = 0, published = 0, clocks = 0;
+    uint32_t had = 0;
     cta.at[x_free::kId] = 1; // as the poller's
     for (uint32_t hop = 0; hop < job.warmup + job.rounds; ++hop) {
       const int place = wait<p_full>(cta);
@@ -314,6 +321,7 @@ template <int Sms, int Width, Polling P, int Copies = 1, int RowCount = 1> struc
       if (stamp)
         summed += platform::now_ns();
       const uint32_t there = platform::clock();
+      had += hop >= job.warmup ? there : 0;
       const Fragment sum = sum_chunks<Parts>(cta, place);
       release<p_free>(cta);
       const uint32_t made = pair_word(sum.v[0], sum.v[2]) & job.mask;
@@ -339,7 +347,7 @@ template <int Sms, int Width, Polling P, int Copies = 1, int RowCount = 1> struc
         signal<x_full>(cta);
       }
     }
-    report(cta, &sample_of(cta)->sum[2], summed);
+    report(cta, &sample_of(cta)->sum[2], kEmitted ? had : summed);
     report(cta, &sample_of(cta)->sum[3], published);
     if (kEmitted)
       report(cta, &sample_of(cta)->sum[6], clocks);

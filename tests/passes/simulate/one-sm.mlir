@@ -1,17 +1,17 @@
 // One SM, one stage of two pieces: times that can be added up by hand from Inputs/toy.json.
 // RUN: megalith-opt %s --task-simulate="costs=%S/Inputs/toy.json launches=2" 2>&1 | FileCheck %s
 
-// The CTA's roles begin at 300. A copy takes the producer 100; its bytes flow 500 after it was
-// issued, at 16.384 a ns, half of it while two flow. So the first piece, issued at 300, has 100 ns
-// alone and the rest beside the second: it lands at 2700, the second at 2800.
-// CHECK: one-sm.mlir:{{.*}}: remark: predicted, producer: 300.0 to 500.0 ns
+// The CTA's roles begin at 300. A look at a free slot takes the producer 50, a copy 100; its bytes
+// flow 500 after it was issued, at 16.384 a ns, half of it while two flow. So the first piece, issued
+// at 350, has 150 ns alone and the rest beside the second: it lands at 2700, the second at 2850.
+// CHECK: one-sm.mlir:{{.*}}: remark: predicted, producer: 300.0 to 600.0 ns
 // The launch before is over for 500; griddepcontrol.wait takes 900 from the begin.
 // CHECK: remark: predicted, poller: 300.0 to 900.0 ns
-// A product takes 100, passing a full or free slot 50: 2700 + 100 + 50, + 50 + 100 + 50, 50 more to
-// store and 50 to signal. The second piece is there: a look of 50.
-// CHECK: remark: predicted, consumer: 300.0 to 3150.0 ns, waited 0.0, stalled 2450.0
-// The chunks' signal of 3100 is seen 70 later; 80 to add them up, 50 to release, 60 to store.
-// CHECK: remark: predicted, epilogue: 300.0 to 3360.0 ns
+// A product takes 100, passing a full or free slot 50: 2700 + 100 + 50, + 50 + 100 + 50, 50 more for
+// a free slot, 50 to store and 50 to signal. The second piece is there: a look of 50.
+// CHECK: remark: predicted, consumer: 300.0 to 3200.0 ns, waited 0.0, stalled 2450.0
+// The chunks' signal of 3150 is seen 70 later; 80 to add them up, 50 to release, 60 to store.
+// CHECK: remark: predicted, epilogue: 300.0 to 3410.0 ns
 task.kernel @one "toy" target "sm_90a" sms 1 rows 1 smem 131072 {
   task.weights @w n 16 k 1024 slot 0 rows ["w"]
   task.buffer @out [1, 16] bf16 global written {slot = 1}
