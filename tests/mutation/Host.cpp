@@ -25,10 +25,10 @@ namespace {
 
 constexpr size_t kMutants = 300;
 constexpr int kSeeds = 5;
-/// Mutants of a kernel that run at once where all are taken.
-constexpr size_t kPack = 8;
+/// Mutants of a kernel that run at once where all are taken, and packs that one is tried in.
+constexpr size_t kPack = 16, kTries = 6;
 /// Mutants that a process takes at a time; each slice runs the plan itself.
-constexpr size_t kSlice = 1500;
+constexpr size_t kSlice = 3000;
 
 /// What became of mutants, runs, and milliseconds.
 enum End {
@@ -56,25 +56,35 @@ struct Waiting {
 };
 using Group = std::vector<Waiting>;
 
-/// Mutants of one kernel in packs of `most`, each of other places than the rest of its pack.
-std::vector<Group> packsOf(const std::vector<Waiting> &mutants, size_t most) {
+/// Mutants of one kernel in packs of `most`, each of other places than the rest of its pack, which
+/// `areAccepted` together.
+std::vector<Group> packsOf(const std::vector<Waiting> &mutants, size_t most,
+                           llvm::function_ref<bool(const Group &)> areAccepted) {
   std::vector<Group> packs;
   for (const Waiting &mutant : mutants) {
-    auto fits = [&](const Group &pack) {
-      return pack.size() < most &&
-             llvm::none_of(pack, [&](const Waiting &other) { return other.place == mutant.place; });
+    size_t tries = 0;
+    auto takes = [&](Group &pack) {
+      if (pack.size() >= most || tries == kTries ||
+          llvm::any_of(pack, [&](const Waiting &other) { return other.place == mutant.place; }))
+        return false;
+      ++tries;
+      pack.push_back(mutant);
+      if (areAccepted(pack))
+        return true;
+      pack.pop_back();
+      return false;
     };
-    auto pack = llvm::find_if(packs, fits);
-    if (pack == packs.end())
+    if (llvm::none_of(packs, takes))
       packs.push_back({mutant});
-    else
-      pack->push_back(mutant);
   }
+  // The fullest of each kernel run together.
+  llvm::stable_sort(packs, [](const Group &a, const Group &b) { return a.size() > b.size(); });
   return packs;
 }
 
 /// What runs together: a pack of each kernel, held to the same.
-std::vector<Group> groupsOf(const std::vector<Waiting> &waiting, size_t most) {
+std::vector<Group> groupsOf(const std::vector<Waiting> &waiting, size_t most,
+                            llvm::function_ref<bool(const Group &)> areAccepted) {
   std::vector<Group> groups;
   for (bool isSame : {true, false}) {
     std::map<std::string, std::vector<Waiting>> kernels;
@@ -85,7 +95,7 @@ std::vector<Group> groupsOf(const std::vector<Waiting> &waiting, size_t most) {
         kernels[mutant.kernel].push_back(mutant);
     const size_t first = groups.size();
     for (const auto &[kernel, mutants] : kernels)
-      for (auto [i, pack] : llvm::enumerate(packsOf(mutants, most))) {
+      for (auto [i, pack] : llvm::enumerate(packsOf(mutants, most, areAccepted))) {
         groups.resize(std::max(groups.size(), first + i + 1));
         llvm::append_range(groups[first + i], pack);
       }
@@ -101,7 +111,8 @@ public:
 
   Tally run() {
     ScopedDiagnosticHandler silence(subject.context.get(), [](Diagnostic &) { return success(); });
-    const std::vector<Group> groups = groupsOf(accepted(), most);
+    const std::vector<Group> groups = groupsOf(
+        accepted(), most, [&](const Group &pack) { return isAccepted(*planOf(pack), pack); });
     for (const Group &group : groups) {
       if (deadline.isOver()) {
         tally[Left] += group.size();
@@ -169,6 +180,13 @@ private:
     return runs->run(plan, kSeeds, group.front().isSame);
   }
 
+  OwningOpRef<ModuleOp> planOf(const Group &group) {
+    std::vector<const Mutation *> mutations;
+    for (const Waiting &mutant : group)
+      mutations.push_back(&subject.mutations[mutant.index]);
+    return mutateAll(*subject.loaded.plan, mutations);
+  }
+
   /// Whether the proof accepts all of a group together, which is another plan.
   bool isAccepted(ModuleOp plan, const Group &group) {
     std::set<std::string> kernels;
@@ -184,10 +202,7 @@ private:
   // All at once; by halves what is not accepted together, and what fails, down to the one that
   // does.
   void check(const Group &group) {
-    std::vector<const Mutation *> mutations;
-    for (const Waiting &mutant : group)
-      mutations.push_back(&subject.mutations[mutant.index]);
-    OwningOpRef<ModuleOp> plan = mutateAll(*subject.loaded.plan, mutations);
+    OwningOpRef<ModuleOp> plan = planOf(group);
     const bool isPlan = group.size() == 1 || isAccepted(*plan, group);
     const std::string fault = isPlan ? faultOf(*plan, group) : "";
     if (isPlan && fault.empty())
