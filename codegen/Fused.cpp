@@ -110,12 +110,19 @@ std::string fusedLoop(ForOp loop) {
     StringRef rest = argumentsOf(s.third.getCallee(), "copy_piece");
     auto args = textsOf(s.third.getArgs());
     const std::string full = (s.third.getEdge() + ", ").str();
-    if (rest.consume_front(full) && s.second.getEdge() == s.third.getEdge() && args.size() >= 2 &&
-        args[1] == loop.getIndex()) {
-      args[1] = pieces;
-      return call("stream_pieces<" + s.first.getEdge() + ", " + full + Twine(s.second.getWindow()) +
-                      ", " + rest + ">",
-                  args);
+    if (rest.consume_front(full) && s.second.getEdge() == s.third.getEdge() && args.size() >= 2) {
+      const std::string edges =
+          ("<" + s.first.getEdge() + ", " + full + Twine(s.second.getWindow()) + ", " + rest + ">")
+              .str();
+      StringRef at = args[1];
+      int64_t from = 0;
+      if (at == loop.getIndex()) {
+        args[1] = pieces;
+        return call("stream_pieces" + edges, args);
+      }
+      if (!at.consumeInteger(10, from) && at.consume_front(" + ") && at == loop.getIndex() &&
+          args.size() == 2)
+        return call("stream_pieces_from" + edges, {args[0], std::to_string(from), pieces});
     }
   }
   if (Triple<WaitOp, ComputeOp, ReleaseOp> s(body.begin(), body.end());

@@ -27,7 +27,8 @@ Fused fusedAt(mlir::Block::iterator first, mlir::Block::iterator end);
 
 /// The same of a whole loop over all pieces of an m-tile, n of them, or "" if the loop is none:
 ///   acquire, pace, copy "copy_piece<Full, R, L>":
-///       stream_pieces<Free, Full, window, R, L>(cta, tile, n, …)
+///       stream_pieces<Free, Full, window, R, L>(cta, tile, n, …), or, of pieces first + index,
+///       stream_pieces_from<Free, Full, window, R, L>(cta, tile, first, n)
 ///   wait, compute "gemv_blocks<L, R>", release:
 ///       multiply_pieces<Full, Free, R, L>(cta, sum, tile, n, column)
 std::string fusedLoop(task::ForOp loop);

@@ -67,7 +67,7 @@ template <class Config_> struct Cta {
   TraceState<Config> trace;
 
   MEGALITH_DEVICE explicit Cta(const LaunchArgs &launch_args)
-      : args(launch_args), smem(platform::smem()), sm(platform::sm()), warp(platform::warp()),
+      : args(launch_args), smem(platform::smem_kept()), sm(platform::sm()), warp(platform::warp()),
         lane(platform::lane()) {
     const int consumer = warp - 2;
     role = warp == 0                   ? Role::producer

@@ -114,6 +114,14 @@ MEGALITH_DEVICE void stream_pieces(Cta &cta, int tile, int pieces, int expert = 
   stream<Free, Full, Window, R>(cta, piece_run<L>(cta, tile, pieces, expert));
 }
 
+/// Producer: the same of pieces `first` .. first + pieces - 1.
+template <class Free, class Full, int Window, class R, class L, class Cta>
+MEGALITH_DEVICE void stream_pieces_from(Cta &cta, int tile, int first, int pieces) {
+  PieceRun run = piece_run<L>(cta, tile, pieces);
+  run.from += first * run.piece_stride;
+  stream<Free, Full, Window, R>(cta, run);
+}
+
 /// A consumer lane's column of the B operand: row lane / 4 of the activations, at this lane's k of
 /// this warp's chunk; zero where there is no such row.
 struct Column {

@@ -2,7 +2,8 @@
 // twice, by platform_cuda.cuh (PTX) and platform_host.cuh (fibers on a CPU, see runtime/host); no
 // other device header may know the machine. This file holds what both share and lists the rest.
 //
-// ids          int sm(), int warp(), int lane(), unsigned char *smem(), uint32_t physical_sm()
+// ids          int sm(), int warp(), int lane(), uint32_t physical_sm(), unsigned char *smem(),
+//              smem_kept()
 // shared       T ld_shared<T>(const void *), void st_shared<T>(void *, T)      T: 1, 2, 4, 8, 16
 // bytes global       T ld_global<T>(const void *), void st_global<T>(void *, T)      weak
 //              T ld_const<T>(const void *)                                     immutable data only

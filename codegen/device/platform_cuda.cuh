@@ -51,6 +51,13 @@ MEGALITH_DEVICE int lane() {
 MEGALITH_DEVICE unsigned char *smem() {
   return megalith_arena;
 }
+/// The same for who keeps it: where shared memory begins depends on the CTA's place in a cluster,
+/// a special register, which the compiler else reads anew wherever it makes an address.
+MEGALITH_DEVICE unsigned char *smem_kept() {
+  auto begin = static_cast<uint32_t>(__cvta_generic_to_shared(megalith_arena));
+  forget(begin);
+  return static_cast<unsigned char *>(__cvta_shared_to_generic(begin));
+}
 
 namespace detail {
 MEGALITH_DEVICE uint32_t shared_address(const void *p) {

@@ -64,6 +64,9 @@ MEGALITH_DEVICE int lane() {
 MEGALITH_DEVICE unsigned char *smem() {
   return host::api->smem();
 }
+MEGALITH_DEVICE unsigned char *smem_kept() {
+  return smem();
+}
 
 template <class T> MEGALITH_DEVICE T ld_shared(const void *p) {
 #ifdef MEGALITH_HOST_LOG

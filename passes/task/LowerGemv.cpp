@@ -136,28 +136,40 @@ SmallVector<KernelLowering::TileRun> KernelLowering::tileRuns(StageOp stage) {
            ("LastTile<" + llvm::Twine(name) + ", " + llvm::Twine(blocks) + ">").str()}};
 }
 
+// Pieces `first` .. first + count - 1 of each m-tile of a run, at most `window` under way.
+void KernelLowering::streamPieces(StageOp stage, Steps &steps, bool isExpert, const TileRun &run,
+                                  int64_t first, int64_t count, std::optional<int64_t> window) {
+  const StringRef index = pieceIndex(run.blocks);
+  const std::string piece = first ? (llvm::Twine(first) + " + " + index).str() : index.str();
+  steps.loop(index, {c(count)}, [&] {
+    unsigned m = steps.depth() - 1;
+    SmallVector<AffineExpr> at = {firstStrip(stage, m) + run.first * sliceOf(stage).tile,
+                                  (d(m + 1) + first) * run.blocks};
+    SmallVector<StringRef> args = {run.tile, piece};
+    if (isExpert) {
+      at.insert(at.begin(), d(1)); // the entry of the routing table
+      args.push_back("expert.id");
+    }
+    steps.acquire(names::kFree);
+    steps.pace(ring(), window);
+    steps.copy("copy_piece<" + names::kFull + ", " + names::kRing + ", " + run.config + ">", args,
+               rectangle(weightsOf(stage).getSymName(), at, run.strips, {c(run.blocks)},
+                         isExpert ? "expert_id" : ""));
+  });
+}
+
 void KernelLowering::stream(StageOp stage, Steps &steps, bool isExpert) {
-  Slice slice = sliceOf(stage);
-  for (const TileRun &run : tileRuns(stage)) {
+  for (const TileRun &run : tileRuns(stage))
     steps.loop("mtile", run.trips, [&] {
-      steps.loop(pieceIndex(run.blocks), {c(slice.blocks / run.blocks)}, [&] {
-        unsigned m = steps.depth() - 1;
-        SmallVector<AffineExpr> at = {firstStrip(stage, m) + run.first * slice.tile,
-                                      d(m + 1) * run.blocks};
-        SmallVector<StringRef> args = {run.tile, pieceIndex(run.blocks)};
-        if (isExpert) {
-          at.insert(at.begin(), d(1)); // the entry of the routing table
-          args.push_back("expert.id");
-        }
-        steps.acquire(names::kFree);
-        steps.pace(ring(), windowOf(stage));
-        steps.copy("copy_piece<" + names::kFull + ", " + names::kRing + ", " + run.config + ">",
-                   args,
-                   rectangle(weightsOf(stage).getSymName(), at, run.strips, {c(run.blocks)},
-                             isExpert ? "expert_id" : ""));
-      });
+      // What the ring has room for before the stage's products is streamed while exchanges are
+      // waited for; what comes later is waited for itself.
+      const int64_t pieces = sliceOf(stage).blocks / run.blocks;
+      const int64_t early =
+          lateWindowOf(stage) == windowOf(stage) ? pieces : std::min(pieces, ring().getSlots());
+      streamPieces(stage, steps, isExpert, run, 0, early, windowOf(stage));
+      if (early < pieces)
+        streamPieces(stage, steps, isExpert, run, early, pieces - early, lateWindowOf(stage));
     });
-  }
 }
 
 void KernelLowering::multiplyPiece(StageOp stage, Steps &steps, StringRef sum, StringRef tile,

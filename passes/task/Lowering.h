@@ -154,7 +154,10 @@ private:
                 AccessAttr target);
   void takeRows(StageOp stage, Steps &consumer);
   void takePairs(StageOp stage, Steps &consumer);
+  struct TileRun;
   void stream(StageOp stage, Steps &steps, bool isExpert);
+  void streamPieces(StageOp stage, Steps &steps, bool isExpert, const TileRun &run, int64_t first,
+                    int64_t count, std::optional<int64_t> window);
   void multiply(StageOp stage, Steps &steps, AccessAttr rows);
   void multiplyJoined(StageOp stage, Steps &steps, AccessAttr rows);
   /// M-tiles of a slice from number `first` on, all of `strips` strips at most, in pieces of

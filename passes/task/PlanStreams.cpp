@@ -41,15 +41,43 @@ constexpr int64_t kLeastWindow = 2;
 /// Bytes that an SM has in flight: enough for HBM, and no more, since what is under way delays the
 /// SM's exchanges. Measured with a whole layer on an H200 (docs/performance.md).
 constexpr int64_t kNearExchange = 32 << 10; ///< the stage's input is waited for meanwhile
+constexpr int64_t kBehindRanks = 16 << 10;  ///< the same of words of other ranks, a longer way
 constexpr int64_t kExperts = 54 << 10;      ///< one exchange, mostly hidden, in a long stream
 constexpr int64_t kAlone = 64 << 10;        ///< nobody waits for what the stage makes
 
 struct InFlight {
   int64_t bytes;
   StringRef because;
+  int64_t leastWindow = kLeastWindow;
+  /// Of pieces that find no room in the ring before the stage's own products make it: these are
+  /// waited for, and no exchange is; 0: as of the others.
+  int64_t lateBytes = 0;
 };
 
-InFlight bytesInFlight(StageOp stage) {
+/// Whether all of the stage's pieces are of one run, m-tile by m-tile side by side if it has two.
+bool isOneRun(StageOp stage, bool isJoined) {
+  const Slice slice = sliceOf(stage);
+  return stage.getKind() == StageKind::Linear && partsOf(stage) == 1 &&
+         (isJoined || slice.unit <= slice.tile);
+}
+
+/// Whether the rows that the stage multiplies come from other ranks, while the ring has had time
+/// to be filled: another stage of the launch streamed weights before.
+bool isBehindRanks(StageOp stage) {
+  auto kernel = stage->getParentOfType<KernelOp>();
+  auto stages = kernel.getOps<StageOp>();
+  if (*llvm::find_if(stages, isGemv) == stage)
+    return false;
+  StageOp source = stage;
+  while (FlatSymbolRefAttr from = configSymbol(source, "shares_input"))
+    source = kernel.lookup<StageOp>(from);
+  return llvm::any_of(source.getReads().getAsRange<AccessAttr>(), [&](AccessAttr read) {
+    auto words = kernel.lookup<ExchangeOp>(read.getBuffer());
+    return words && words.getPeers();
+  });
+}
+
+InFlight bytesInFlight(StageOp stage, bool isJoined) {
   auto kernel = stage->getParentOfType<KernelOp>();
   if (llvm::any_of(kernel.getOps<ExchangeOp>(),
                    [](ExchangeOp words) { return !words.isSelfValidating(); }))
@@ -62,6 +90,9 @@ InFlight bytesInFlight(StageOp stage) {
     auto buffer = kernel.template lookup<BufferOp>(write.getBuffer());
     return buffer && buffer.getMutability() == Mutability::Written;
   });
+  if (isWaitedFor && isGemv(stage) && isOneRun(stage, isJoined) && isBehindRanks(stage))
+    return {kBehindRanks, "words of other ranks are waited for, the longer the more is in flight",
+            1, kExperts};
   if (isWaitedFor)
     return {kNearExchange, "near exchanges, which wait behind what is in flight"};
   return {kAlone, "nobody waits for what the stage makes"};
@@ -309,20 +340,23 @@ struct PlanStreams : megalith::impl::PlanStreamsBase<PlanStreams> {
             const std::string &pieceReason, int64_t blocks = 1, int64_t last = 0,
             bool joined = false) {
     Builder builder(&getContext());
-    InFlight inFlight = bytesInFlight(stage);
-    int64_t window = std::max(kLeastWindow, inFlight.bytes / piece);
+    InFlight inFlight = bytesInFlight(stage, joined);
+    int64_t window = std::max(inFlight.leastWindow, inFlight.bytes / piece);
     recordReason(
         stage, {getArgumentName().str(), "piece", llvm::formatv("{0} bytes", piece), pieceReason});
     recordReason(stage,
                  {getArgumentName().str(), "window",
                   llvm::formatv("{0} pieces, {1} bytes in flight an SM", window, window * piece),
-                  llvm::formatv("{0}: at most {1} bytes, and at least {2} pieces", inFlight.because,
-                                inFlight.bytes, kLeastWindow)});
+                  llvm::formatv("{0}: at most {1} bytes, and at least {2} piece{3}",
+                                inFlight.because, inFlight.bytes, inFlight.leastWindow,
+                                inFlight.leastWindow == 1 ? "" : "s")});
     SmallVector<NamedAttribute> stream = {
         builder.getNamedAttr("order", builder.getStrArrayAttr(order)),
         builder.getNamedAttr("piece", builder.getI64IntegerAttr(piece)),
         builder.getNamedAttr("bytes", builder.getI64IntegerAttr(bytes)),
         builder.getNamedAttr("window", builder.getI64IntegerAttr(window))};
+    if (int64_t late = inFlight.lateBytes / piece; late > window)
+      stream.push_back(builder.getNamedAttr("late_window", builder.getI64IntegerAttr(late)));
     if (blocks > 1)
       stream.push_back(builder.getNamedAttr("blocks", builder.getI64IntegerAttr(blocks)));
     if (last)

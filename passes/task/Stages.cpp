@@ -33,25 +33,28 @@ void setConfig(StageOp stage, StringRef key, Attribute value) {
   stage.setConfigAttr(config.getDictionary(stage.getContext()));
 }
 
-std::optional<int64_t> windowOf(StageOp stage) {
+static std::optional<int64_t> streamInt(StageOp stage, StringRef key) {
   auto stream = stage->getAttrOfType<DictionaryAttr>(kStream);
-  if (auto window = stream ? stream.getAs<IntegerAttr>("window") : IntegerAttr())
-    return window.getInt();
+  if (auto value = stream ? stream.getAs<IntegerAttr>(key) : IntegerAttr())
+    return value.getInt();
   return std::nullopt;
 }
 
-static int64_t streamInt(StageOp stage, StringRef key, int64_t otherwise) {
-  auto stream = stage->getAttrOfType<DictionaryAttr>(kStream);
-  auto value = stream ? stream.getAs<IntegerAttr>(key) : IntegerAttr();
-  return value ? value.getInt() : otherwise;
+std::optional<int64_t> windowOf(StageOp stage) {
+  return streamInt(stage, "window");
+}
+
+std::optional<int64_t> lateWindowOf(StageOp stage) {
+  auto late = streamInt(stage, "late_window");
+  return late ? late : windowOf(stage);
 }
 
 int64_t pieceBlocksOf(StageOp stage) {
-  return streamInt(stage, "blocks", 1);
+  return streamInt(stage, "blocks").value_or(1);
 }
 
 int64_t lastPieceBlocksOf(StageOp stage) {
-  return streamInt(stage, "last_blocks", 0);
+  return streamInt(stage, "last_blocks").value_or(0);
 }
 
 bool joinsTiles(StageOp stage) {

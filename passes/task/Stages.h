@@ -30,6 +30,9 @@ inline constexpr llvm::StringLiteral kStream = "stream";   ///< what its produce
 /// Copies that its producer may have under way, as task-plan-streams planned, or nothing.
 std::optional<int64_t> windowOf(StageOp stage);
 
+/// The same of pieces that find room in the ring only when the stage's own products make it.
+std::optional<int64_t> lateWindowOf(StageOp stage);
+
 /// Every stage has the config keys and accesses of its kind; the error names the one missing.
 llvm::LogicalResult checkStages(KernelOp kernel);
 
