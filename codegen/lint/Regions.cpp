@@ -76,8 +76,7 @@ std::string publishMark(ExchangeOp exchange) {
   return wordsMark("signal", exchange, "release.sys");
 }
 
-/// The exchange whose words an edge joins.
-static ExchangeOp exchangeOf(KernelOp kernel, StringRef edge) {
+ExchangeOp exchangeOf(KernelOp kernel, StringRef edge) {
   for (auto exchange : kernel.getOps<ExchangeOp>())
     if (exchange.getEdge() == edge)
       return exchange;

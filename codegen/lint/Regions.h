@@ -26,6 +26,9 @@ std::string rearmMark(task::ExchangeOp exchange);
 std::string pollMark(task::ExchangeOp exchange);
 std::string publishMark(task::ExchangeOp exchange);
 
+/// The exchange whose words an edge joins, if it is one's.
+task::ExchangeOp exchangeOf(task::KernelOp kernel, llvm::StringRef edge);
+
 /// Whether some warps of the role poll nothing: there are more of them than rows.
 bool mayPollNothing(task::PollOp poll);
 

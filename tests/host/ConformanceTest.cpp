@@ -14,14 +14,16 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-/// A plan on the host platform with a log.
+/// A plan on the host platform with a log; of several ranks all in one launch.
 struct LoggedPlan {
   LoggedPlan(const std::string &config, int64_t rows, int64_t sms,
-             runtime::LaunchMode launch = runtime::LaunchMode::Fused)
-      : bench(config, rows, sms, {}, launch),
+             runtime::LaunchMode launch = runtime::LaunchMode::Fused, int64_t tp = 1,
+             const RankScheme &scheme = {})
+      : bench(config, rows, sms, {}, launch, tp, {}, scheme),
         backend({.compile = {.includeFolder = deviceHeaderFolder()}, .log = true}) {
-    auto made = check::Session::create(*bench.subject->graph, bench.subject->plan,
-                                       bench.subject->folder, backend, {});
+    auto made =
+        check::Session::create(*bench.subject->graph, bench.subject->plan, bench.subject->folder,
+                               backend, {.ranks = {.together = true}});
     if (!made)
       FAIL(llvm::toString(made.takeError()));
     session = std::move(*made);
@@ -63,19 +65,26 @@ TEST_CASE("every warp does the steps of its role, on their slots and bytes") {
     const char *config;
     int64_t rows, sms;
     runtime::LaunchMode launch;
+    int64_t tp = 1;
+    const char *experts = "auto";
   };
-  for (const Case &each : {Case{"qwen3-moe-small.test.json", 2, 6, runtime::LaunchMode::Fused},
-                           {"mixtral-small.test.json", 1, 5, runtime::LaunchMode::Fused},
-                           {"muse-spark-tiny.test.json", 1, 3, runtime::LaunchMode::Fused},
-                           {"muse-spark-tiny.test.json", 4, 5, runtime::LaunchMode::Fused},
-                           {"qwen3-moe-small.test.json", 1, 3, runtime::LaunchMode::PerStage}}) {
-    LoggedPlan plan(each.config, each.rows, each.sms, each.launch);
+  for (const Case &each :
+       {Case{"qwen3-moe-small.test.json", 2, 6, runtime::LaunchMode::Fused},
+        {"mixtral-small.test.json", 1, 5, runtime::LaunchMode::Fused},
+        {"muse-spark-tiny.test.json", 1, 3, runtime::LaunchMode::Fused},
+        {"muse-spark-tiny.test.json", 4, 5, runtime::LaunchMode::Fused},
+        {"qwen3-moe-small.test.json", 1, 3, runtime::LaunchMode::PerStage},
+        {"qwen3-moe-small.test.json", 2, 4, runtime::LaunchMode::Step},
+        {"qwen3-moe-small.test.json", 2, 3, runtime::LaunchMode::Fused, 2},
+        {"muse-spark-tiny.test.json", 1, 4, runtime::LaunchMode::Fused, 2, "nk"}}) {
+    LoggedPlan plan(each.config, each.rows, each.sms, each.launch, each.tp, {each.experts});
     for (uint64_t seed : {1, 2}) {
       const std::string log = plan.log(workloadOf(each.rows), seed);
       const lint::Replayed replayed = plan.replay(log);
       INFO(each.config << ", rows " << each.rows << ", seed " << seed);
       CHECK(all(replayed) == "");
-      CHECK(replayed.launches == plan.session->launchesPerStep());
+      CHECK(replayed.launches ==
+            (each.launch == runtime::LaunchMode::Step ? 1 : plan.session->launchesPerStep()));
       CHECK(replayed.steps > 1000);
       CHECK(replayed.slots > 1000);
       CHECK(replayed.ranges > 1000);
@@ -83,8 +92,8 @@ TEST_CASE("every warp does the steps of its role, on their slots and bytes") {
   }
 }
 
-TEST_CASE("a log with an altered line is refused by that line") {
-  LoggedPlan plan("qwen3-moe-small.test.json", 2, 6);
+/// Alters lines of a plan's log; how many.
+static int alterLines(LoggedPlan &plan) {
   const std::string log = plan.log(workloadOf(2), 1);
   llvm::SmallVector<llvm::StringRef> lines;
   llvm::StringRef(log).split(lines, '\n');
@@ -137,7 +146,7 @@ TEST_CASE("a log with an altered line is refused by that line") {
     } else if (line.starts_with("  copy") && isWanted("copy", 61, 3)) {
       refused(moved(i, 5, 65536));
       if (line.contains(" w_")) {
-        refused(moved(i, 2, 4096 * 16));
+        refused(moved(i, 2, 4096 * 17)); // not to the same place of another expert's matrix
         refused(altered(i, "  copy other " + line.drop_front(7).split(' ').second.str()));
       }
     } else if (line.starts_with("  store") && step.contains(" signal ") &&
@@ -154,8 +163,29 @@ TEST_CASE("a log with an altered line is refused by that line") {
       refused(moved(i, 3, 1 << 18));
     }
   }
+  return alterations;
+}
+
+TEST_CASE("a log with an altered line is refused by that line") {
+  int alterations = 0;
+  SECTION("a launch a layer") {
+    LoggedPlan plan("qwen3-moe-small.test.json", 2, 6);
+    alterations = alterLines(plan);
+  }
+  SECTION("one launch for the step") {
+    LoggedPlan plan("qwen3-moe-small.test.json", 2, 4, runtime::LaunchMode::Step);
+    alterations = alterLines(plan);
+  }
+  SECTION("two ranks") {
+    LoggedPlan plan("qwen3-moe-small.test.json", 2, 3, runtime::LaunchMode::Fused, /*tp=*/2);
+    alterations = alterLines(plan);
+  }
   CHECK(alterations > 30);
   WARN(alterations << " lines altered, each refused");
+}
+
+TEST_CASE("what is no log is refused by its line") {
+  LoggedPlan plan("qwen3-moe-small.test.json", 1, 3, runtime::LaunchMode::PerStage);
   CHECK_THAT(all(plan.replay("launch 0 layer 1\n0 0 wait @x y\n  nonsense\n")),
              Contains("line 3: expected a line of a host log"));
 }
