@@ -406,10 +406,14 @@ Error Timing::rotate(const std::vector<LaunchGroup> &groups, const Cell &cell,
   const auto layers = int64_t(groups.size()), more = (kTurns + layers - 1) / layers;
   MEGALITH_TRY(shorter, timeRounds(indices, 1));
   MEGALITH_TRY(longer, timeRounds(indices, 1 + more));
-  const double once = summarise(*shorter).median;
-  for (double &time : *longer)
-    time = (time - once) / double(more * layers);
-  result = summarise(*longer);
+  // Either graph's replays differ: any of one less any of the other.
+  const double one = double(more * layers);
+  std::vector<double> differences;
+  for (double time : *longer)
+    for (double once : *shorter)
+      differences.push_back((time - once) / one);
+  result = summarise(std::move(differences));
+  result->median = (summarise(*longer).median - summarise(*shorter).median) / one;
   Traffic all;
   for (int64_t index : indices)
     all += trafficOf(cell, index);
