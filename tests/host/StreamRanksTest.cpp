@@ -8,7 +8,7 @@
 //
 // Compiling for the host takes most of the time, so a run takes one rows bucket, number of ranks
 // and format of experts by the day, or by $MEGALITH_TURN; $MEGALITH_FULL: all, with 3 schedules a
-// cell.
+// cell, or with $MEGALITH_CELL (0 to 29) one of them, so that they can be run side by side.
 //
 //===----------------------------------------------------------------------===//
 
@@ -33,6 +33,27 @@ constexpr int64_t kRanks[] = {2, 4, 8};
 
 bool isFull() {
   return std::getenv("MEGALITH_FULL") != nullptr;
+}
+
+struct Cell {
+  bool hasNvfp4;
+  int64_t rows, ranks;
+  int64_t number;
+};
+
+/// All cells, or the one that $MEGALITH_CELL asks for.
+std::vector<Cell> fullCells() {
+  const char *only = std::getenv("MEGALITH_CELL");
+  std::vector<Cell> cells;
+  int64_t number = 0;
+  for (bool hasNvfp4 : {false, true})
+    for (int64_t rows : kBuckets)
+      for (int64_t ranks : kRanks) {
+        const Cell cell{hasNvfp4, rows, ranks, number++};
+        if (!only || std::atoll(only) == cell.number)
+          cells.push_back(cell);
+      }
+  return cells;
 }
 
 /// Which cells it is the turn of.
@@ -110,7 +131,7 @@ void runParts(int64_t rows, int64_t tp, bool hasNvfp4, const std::string &output
   }
 }
 
-void runRows(int64_t rows, const std::vector<int64_t> &ranks, bool hasNvfp4) {
+void runRows(int64_t rows, int64_t ranks, bool hasNvfp4) {
   const models::Quantization quantization{.experts = hasNvfp4};
   const std::vector<check::Workload> steps = workloads(rows);
   std::vector<check::Outcome> expected;
@@ -120,35 +141,31 @@ void runRows(int64_t rows, const std::vector<int64_t> &ranks, bool hasNvfp4) {
     for (const check::Workload &step : steps)
       expected.push_back(one.run(step, 1));
   }
-  for (int64_t tp : ranks)
-    runRanks(rows, tp, quantization, expected);
+  runRanks(rows, ranks, quantization, expected);
 }
 
 } // namespace
 
 TEST_CASE("ranks of an fp32 stream leave the bits of one") {
   if (isFull()) {
-    for (bool hasNvfp4 : {false, true})
-      for (int64_t rows : kBuckets)
-        runRows(rows, {std::begin(kRanks), std::end(kRanks)}, hasNvfp4);
+    for (const Cell &cell : fullCells())
+      runRows(cell.rows, cell.ranks, cell.hasNvfp4);
     return;
   }
   const int64_t at = turn(), rows = kBuckets[at % std::size(kBuckets)];
   const bool hasNvfp4 = at / int64_t(std::size(kBuckets)) % 2 == 0;
   WARN("turn " << at << ": rows " << rows << (hasNvfp4 ? ", NVFP4 experts" : ""));
-  runRows(rows, {kRanks[at % std::size(kRanks)]}, hasNvfp4);
+  runRows(rows, kRanks[at % std::size(kRanks)], hasNvfp4);
 }
 
 TEST_CASE("ranks that divide the experts' K agree with the reference and with themselves") {
   if (isFull()) {
-    int64_t cell = 0;
-    for (bool hasNvfp4 : {false, true})
-      for (int64_t rows : kBuckets)
-        for (int64_t tp : kRanks) {
-          runParts(rows, tp, hasNvfp4, ++cell % 2 ? "k" : "n", "f32");
-          if (rows == 1)
-            runParts(rows, tp, hasNvfp4, cell % 2 ? "n" : "k", "bf16");
-        }
+    for (const Cell &cell : fullCells()) {
+      const bool isEven = cell.number % 2 == 0;
+      runParts(cell.rows, cell.ranks, cell.hasNvfp4, isEven ? "k" : "n", "f32");
+      if (cell.rows == 1)
+        runParts(cell.rows, cell.ranks, cell.hasNvfp4, isEven ? "n" : "k", "bf16");
+    }
     return;
   }
   const int64_t at = turn();
