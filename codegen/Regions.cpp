@@ -188,9 +188,8 @@ private:
     return success();
   }
 
-  /// Whether steps may be printed as one call: recording takes the time of each wait.
+  /// Whether steps may be printed as one call that does not record what its wait takes.
   bool fuses() { return !isTraced || who == Role::Producer; }
-  std::string fused(ForOp loop) { return fuses() ? fusedLoop(loop) : ""; }
 
   LogicalResult step(Operation *op) {
     if (endsProduct(op))
@@ -291,7 +290,7 @@ private:
   // loses in the instruction cache, which all roles of an SM share.
   bool isRolled(Operation &op) {
     auto loop = dyn_cast<ForOp>(op);
-    if (!loop || !fused(loop).empty())
+    if (!loop || !fusedLoop(loop).empty())
       return false;
     if (loop->hasAttr("unrolled") || loop->hasAttr("dealt")) // their own braces
       return true;
@@ -363,7 +362,7 @@ private:
       return unrolledLoop(op);
     if (auto units = op->getAttrOfType<IntegerAttr>("dealt"))
       return dealtLoop(op, units.getInt());
-    if (const std::string text = fused(op); !text.empty()) {
+    if (const std::string text = fusedLoop(op); !text.empty()) {
       out.line(text + ";");
       return success();
     }

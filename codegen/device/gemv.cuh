@@ -280,12 +280,15 @@ template <int BlockSteps, uint32_t StripBytes, bool IsNarrow> struct StripShape 
   static constexpr bool kIsNarrow = IsNarrow;
 };
 
+/// A chunk, and what was recorded of its pieces.
+template <bool IsTraced> struct RunProduct : ChunkSum, PieceClocks<IsTraced> {};
+
 /// The chunk of an m-tile of `strips` strips from number `first` of the matrix on, `pieces` pieces
 /// of `blocks` blocks, from uses number `use` of Full and Free on.
-template <class Full, class Free, class R, class Shape>
-MEGALITH_COLD ChunkSum product_of_run(const LaunchArgs &args, uint64_t n, uint32_t use,
-                                      Column column, int pieces, int blocks, int strips,
-                                      int first) {
+template <class Full, class Free, class R, class Shape, bool IsTraced>
+MEGALITH_COLD RunProduct<IsTraced> product_of_run(const LaunchArgs &args, uint64_t n, uint32_t use,
+                                                  Column column, int pieces, int blocks, int strips,
+                                                  int first) {
   constexpr int kSteps = Shape::kBlockSteps, kApart = Shape::kIsNarrow ? 1 : 2;
   const Called cta = {args, n};
   const int g = cta.lane / 4, strip = Shape::kIsNarrow ? g % kHalfStrips : g;
@@ -304,12 +307,15 @@ MEGALITH_COLD ChunkSum product_of_run(const LaunchArgs &args, uint64_t n, uint32
     loop.b = cta.smem + platform::shfl(at, cta.lane % 4) + 32 * (g & 1);
     loop.b_valid = g < 2;
   }
+  RunProduct<IsTraced> product;
   float sum[kApart][4] = {};
   do {
     const int slot = use % R::kSlots;
+    const uint32_t before = product.begin();
     platform::mark<platform::verb::Wait, Full>();
     await_phase<Full>(cta, slot, use / R::kSlots & 1, use);
     platform::mark_end();
+    product.end(before);
     loop.a = R::slot(cta, slot) + strip * Shape::kStripBytes + 16 * (cta.lane % 4);
     platform::mma_k_blocks<kSteps, Shape::kIsNarrow ? 2 : 1>(sum, loop, blocks,
                                                              strips * Shape::kStripBytes);
@@ -319,11 +325,13 @@ MEGALITH_COLD ChunkSum product_of_run(const LaunchArgs &args, uint64_t n, uint32
     platform::mark_end();
     ++use;
   } while (--pieces > 0);
+  ChunkSum &whole = product;
   if constexpr (Shape::kIsNarrow)
-    return apart(sum[0]);
+    whole = apart(sum[0]);
   else
-    return {{{sum[0][0], sum[0][1], sum[0][2], sum[0][3]},
-             {sum[1][0], sum[1][1], sum[1][2], sum[1][3]}}};
+    whole = {{{sum[0][0], sum[0][1], sum[0][2], sum[0][3]},
+              {sum[1][0], sum[1][1], sum[1][2], sum[1][3]}}};
+  return product;
 }
 } // namespace detail
 
@@ -337,9 +345,11 @@ MEGALITH_DEVICE void multiply_pieces(Cta &cta, ChunkSum &sum, int tile, int piec
   using Shape = detail::StripShape<L::kBlockSteps, L::kStripBytes,
                                    detail::is_narrow<Cta>(L::kTopStrips, L::kBlockSteps)>;
   const Use use = cta.template coming_use<Full::kId, R::kSlots>();
-  sum = detail::product_of_run<Full, Free, R, Shape>(cta.args, cta.n, use.number, column, pieces,
-                                                     L::kPieceBlocks, tile_strips<L>(cta, tile),
-                                                     tile_first<L>(cta, tile));
+  const auto product = detail::product_of_run<Full, Free, R, Shape, kTraced<typename Cta::Config>>(
+      cta.args, cta.n, use.number, column, pieces, L::kPieceBlocks, tile_strips<L>(cta, tile),
+      tile_first<L>(cta, tile));
+  sum = product;
+  product.add_to(cta);
   cta.template count_uses<Full::kId, R::kSlots>(pieces);
   cta.template count_uses<Free::kId, R::kSlots>(pieces);
 }
@@ -350,7 +360,11 @@ MEGALITH_DEVICE void multiply_pieces(Cta &cta, ChunkSums &sum, int tile, int pie
                                      const Columns &columns) {
   MEGALITH_UNROLL(1)
   for (int piece = 0; piece < pieces; ++piece) {
-    const int slot = wait<Full>(cta);
+    int slot;
+    if constexpr (kTraced<typename Cta::Config>)
+      slot = timed_piece<Full>(cta);
+    else
+      slot = wait<Full>(cta);
     gemv_blocks<L, R>(cta, sum, slot, tile, piece, columns);
     release<Free>(cta);
   }

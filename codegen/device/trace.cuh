@@ -99,4 +99,28 @@ template <class E, class Cta> MEGALITH_DEVICE int timed_piece(Cta &cta) {
   return slot;
 }
 
+/// What a function that is called records of the ring's pieces that it waits for, as timed_piece
+/// would: nothing in kernels that do not record.
+template <bool IsTraced> struct PieceClocks {
+  static MEGALITH_DEVICE uint32_t begin() { return 0; }
+  MEGALITH_DEVICE void end(uint32_t) {}
+  template <class Cta> MEGALITH_DEVICE void add_to(Cta &) const {}
+};
+template <> struct PieceClocks<true> {
+  uint32_t first = 0, stalled = 0;
+
+  static MEGALITH_DEVICE uint32_t begin() { return platform::clock(); }
+  MEGALITH_DEVICE void end(uint32_t before) {
+    const uint32_t now = platform::clock();
+    stalled += now - before;
+    if (first == 0)
+      first = now;
+  }
+  template <class Cta> MEGALITH_DEVICE void add_to(Cta &cta) const {
+    cta.trace.stalled += stalled;
+    if (cta.trace.first == 0)
+      cta.trace.first = first;
+  }
+};
+
 } // namespace megalith

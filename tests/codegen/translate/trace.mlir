@@ -51,6 +51,11 @@ task.kernel @traced "test" target "sm_90a" sms 4 rows 1 smem 8192 {
   // CHECK-NEXT: }
   // CHECK: trace_consumer<first>(cta);
 
+  // A run of pieces takes the time of its waits itself.
+  // CHECK: // second
+  // CHECK-NEXT: multiply_pieces<w_full, w_free, ring, second>(cta, sum, 0, 2, column);
+  // CHECK-NEXT: trace_consumer<second>(cta);
+
   // CHECK: void epilogue(Cta &cta) {
   // CHECK: launch_wait();
   // CHECK-NEXT: timed_wait<p_full>(cta);
@@ -94,6 +99,13 @@ task.kernel @traced "test" target "sm_90a" sms 4 rows 1 smem 8192 {
     }
   }
   task.stage @second linear reads [] writes [] config {} {
+    task.role consumer {
+      task.for "piece" in 2 {
+        task.wait @w_full {result = "const int slot"}
+        task.compute "gemv_blocks<second, ring>" ["sum", "slot", "0", "piece", "column"] reads [] writes []
+        task.release @w_free
+      }
+    }
     task.role epilogue {
       task.compute "nothing()" [] reads [] writes []
     }
