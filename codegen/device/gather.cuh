@@ -69,20 +69,6 @@ MEGALITH_DEVICE void gather_items(const Cta &cta, int count, const V *base, Sour
 }
 
 namespace detail {
-/// One warp waits for one vector of four words, the same for all lanes. Where nothing is there yet,
-/// before a poll of many: their sweeps, from all SMs, are in the way of the stores they wait for.
-template <platform::Scope Scope>
-MEGALITH_COLD void await_vector(const LaunchArgs &args, const uint32_t *source, uint32_t edge,
-                                uint64_t n) {
-  Patience patience;
-  MEGALITH_UNROLL(1)
-  for (uint32_t look = 1; !arrived(platform::ld_relaxed_v4<Scope>(source)); ++look) {
-    if (look % kSweepsPerLook == 0 && patience.lost(args))
-      platform::fail(args.fault, edge, 4, 0, n);
-    platform::poll_pause(source);
-  }
-}
-
 /// See gather_registers below; `edge` and `n` for a missed deadline.
 template <platform::Scope Scope, int N, class Place>
 MEGALITH_DEVICE void gather_registers(const LaunchArgs &args, uint32_t edge, uint64_t n,
@@ -126,7 +112,11 @@ struct LanePlaces {
 namespace detail {
 /// Where vectors lane, lane + 32, ... of a row lie.
 inline constexpr LanePlaces kStridesOfLane = {128, 256};
-/// How many of them are below `end`.
+/// Where vector j of a lane lies behind its first.
+MEGALITH_DEVICE int place_in(const LanePlaces &places, int j) {
+  return j / 2 * places.far + j % 2 * places.near;
+}
+/// How many of those of kStridesOfLane are below `end`.
 MEGALITH_DEVICE int vectors_of_lane(int end, int lane) {
   return end > lane ? (end - lane + 31) / 32 : 0;
 }
@@ -159,14 +149,13 @@ MEGALITH_COLD LaneVectors<N> poll_lane(const LaunchArgs &args, const uint32_t *s
   MEGALITH_UNROLL_ALL
   for (u32x4 &v : lane.v)
     v = {0, 0, 0, 0};
-  const auto place = [&](int j) { return j / 2 * places.far + j % 2 * places.near; };
   Patience patience;
   MEGALITH_UNROLL(1)
   for (uint32_t sweep = 1;; ++sweep) {
     MEGALITH_UNROLL_ALL
     for (int j = 0; j < N; ++j)
       if (j < count)
-        lane.v[j] = platform::ld_relaxed_v4<Scope>(source + place(j));
+        lane.v[j] = platform::ld_relaxed_v4<Scope>(source + place_in(places, j));
     if (platform::all_sync(largest(lane.v) != kEmptyWord))
       return lane;
     int absent = -1;
@@ -175,8 +164,8 @@ MEGALITH_COLD LaneVectors<N> poll_lane(const LaunchArgs &args, const uint32_t *s
       absent = arrived(lane.v[j]) ? absent : j;
     if (absent >= 0) {
       if (sweep % kSweepsPerLook == 0 && patience.lost(args))
-        platform::fail(args.fault, edge, 4 * count, place(absent), n);
-      platform::poll_pause(source + place(absent));
+        platform::fail(args.fault, edge, 4 * count, place_in(places, absent), n);
+      platform::poll_pause(source + place_in(places, absent));
     }
   }
 }

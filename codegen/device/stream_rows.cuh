@@ -179,9 +179,6 @@ MEGALITH_DEVICE void poll_branch(const Cta &cta, int row, BranchWords<S> &branch
   for (int u = 0; u < kEach; ++u)
     count += detail::has_vector<X>(warp, lane, u);
   platform::mark<platform::verb::Poll, E>();
-  // All SMs wait for the same row.
-  if (Exchange::kCount == 1 && detail::has_vector<X>(warp, 0, 0))
-    detail::await_vector<kScopeOf<Exchange>>(cta.args, source, E::kId, cta.n);
   const auto came = detail::poll_lane<kScopeOf<Exchange>, lane_vectors(kEach)>(
       cta.args, source + 4 * lane, detail::kStridesOfLane, count, E::kId, cta.n);
   platform::mark_end();

@@ -119,9 +119,9 @@
 // ONE: task.refill @xs
 // ONE-NEXT: task.local "row" : "PairRowSums<unpooler::Pairs>" = "{}"
 // ONE-NEXT: task.for "group" in 2 {
-// ONE-NEXT: task.poll "poll_pair_scales<unpooler::Pairs, squares_words>" ["group"] waits @squares_words reads [@squares[d1 * 2, 0] 2 x [8]] writes [@pair_scales[0, d1 * 2] 1 x [2]]
+// ONE-NEXT: task.poll "poll_pair_sums<unpooler::Pairs, squares_words>" ["group"] waits @squares_words reads [@squares[d1 * 2, 0] 2 x [8]] writes []
 // ONE-NEXT: task.local "words" : "PairWords<unpooler::Pairs>"
-// ONE-NEXT: task.poll "poll_pair_words<unpooler::Pairs, t_words>" ["group", "words"] waits @t_words reads [@t[d1 * 2, 0] 2 x [128]] writes []
+// ONE-NEXT: task.poll "poll_pair_words<unpooler::Pairs, squares_words, t_words>" ["group", "words"] waits @t_words reads [@t[d1 * 2, 0] 2 x [128]] writes [@pair_scales[0, d1 * 2] 1 x [2]]
 // ONE-NEXT: task.compute "add_pairs<unpooler::Pairs>" ["group", "words", "weights_of<top_k>(cta)", "row"] reads [@pair_scales[0, d1 * 2] 1 x [2], @pair_weights{{.*}} writes []
 // ONE: task.compute "store_pairs<unpooler::Pairs>" ["row"] reads [@pair_scales[0, 0] 1 x [4]] writes [@xs[0, 0] 1 x [128]]
 // ONE-NOT: @m_words
@@ -130,7 +130,7 @@
 // ADDED: task.exchange @t [4, 128] bf16 {{.*}}{peers
 // ADDED-NOT: task.exchange @m [
 // ADDED: "epilogue_outputs<expert_down, t_words, squares_words, g_post_expert_norm>" {{.*}}@t[d1, 0, d0 * 32 + d2 * 16] 1 x [16] table @expert_id own, @squares[d1, 0, d0 * 2 + d2] 1 x [1] table @expert_id own]
-// ADDED: task.poll "poll_pair_words<unpooler::Pairs, t_words>" {{.*}}@t[d1 * 2, 0] 2 x [128]] writes
+// ADDED: task.poll "poll_pair_words<unpooler::Pairs, squares_words, t_words>" {{.*}}@t[d1 * 2, 0] 2 x [128]] writes
 // ONEPART: task.poll "poll_parts<combine_experts, down_parts_words, g_post_expert_norm>"
 
 // Four rows are dealt out: two SMs do a row together, whoever multiplies reads the normed rows; those of the
