@@ -249,8 +249,8 @@ void Local::access(Thread &thread, const Instr &instr, const Access &access) {
   }
   if (access.isWrite) {
     // Where each warp fills its share anew, other warps may be at the old one until they meet: they
-    // read it, in a step of their own or, where none does, within the one that fills it. An op that
-    // reads what it replaces works in place.
+    // read it, in a step of their own or, where none does, within the one that fills it. So too
+    // where an earlier launch left it. An op that reads what it replaces works in place.
     const bool isInPlace = reads(instr, access.decl);
     const bool isFresh = fill(state, buffer, use, rect);
     checkUnread(instr, buffer, entryOf(state.fillings, use % (buffer.slots + 2)), isInPlace, rect);
@@ -258,7 +258,7 @@ void Local::access(Thread &thread, const Instr &instr, const Access &access) {
       return instr.refills || hasMet(thread, before) || !before.rect.overlaps(rect) ||
              (before.isWrite && buffer.isRead);
     };
-    if (!isFresh && !isInPlace && (state.refills > 0 || !llvm::all_of(records, isLeft)))
+    if (!isInPlace && ((state.refills > 0 && !isFresh) || !llvm::all_of(records, isLeft)))
       faults.at(instr.op, sm) << "fills @" << Program::nameOf(buffer.op) << ' ' << describe(rect)
                               << " again, while other warps of the " << nameOfRole(thread.role)
                               << " may still be at it; expected a task.refill before";
@@ -274,7 +274,11 @@ void Local::access(Thread &thread, const Instr &instr, const Access &access) {
   }
   llvm::erase_if(records, [&](const Record &before) {
     const bool isKnown = knows(thread, before);
-    const bool isReplaced = access.isWrite || (!before.isWrite && before.role == thread.role);
+    // A write stands for a read only where all warps are through with that: who works in place
+    // reads too.
+    const bool isReplaced = before.isWrite   ? access.isWrite
+                            : access.isWrite ? instr.refills || hasMet(thread, before)
+                                             : before.role == thread.role;
     return isKnown && isReplaced && rect.contains(before.rect);
   });
   records.push_back(record);

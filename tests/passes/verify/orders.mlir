@@ -194,6 +194,76 @@ task.kernel @turns "toy" target "sm_90a" sms 1 rows 1 {
 
 // -----
 
+// The next launch of a step begins anew, but warps may still be in the one before.
+module attributes {megalith.launches = [@next, @next]} {
+  task.kernel @next "step" target "sm_90a" sms 1 rows 1 attributes {launches = 2 : i64, layered = 0 : i64} {
+    task.buffer @xs [1, 8] f32 smem scratch
+    task.edge 0 @complete launches poller -> poller {slot = 1 : i64}
+    task.edge 1 @over mbarrier consumer -> poller {slots = 2 : i64, arrivals = 8 : i64}
+    task.stage @s linear reads [] writes [] config {} {
+      task.role poller {
+        task.launch_wait @complete
+        task.wait @over
+        task.launch_done @complete
+      }
+      task.role consumer {
+        // expected-error @+1 {{fills @xs rows [0, 1) columns [0, 8) again, while other warps of the consumer may still be at it; expected a task.refill before}}
+        task.compute "load" [] reads [] writes [@xs[0, 0] 1 x [8]]
+        task.compute "gemv" [] reads [@xs[0, 0] 1 x [8]] writes []
+        task.signal @over
+      }
+    }
+  }
+}
+
+// -----
+
+// Once they heard of the launch's end, which is that of all warps, none is.
+module attributes {megalith.launches = [@told, @told]} {
+  task.kernel @told "step" target "sm_90a" sms 1 rows 1 attributes {launches = 2 : i64, layered = 0 : i64} {
+    task.buffer @xs [1, 8] f32 smem scratch
+    task.edge 0 @complete launches poller -> poller {slot = 1 : i64}
+    task.edge 1 @over mbarrier consumer -> poller {arrivals = 8 : i64}
+    task.edge 2 @begin mbarrier poller -> consumer
+    task.stage @s linear reads [] writes [] config {} {
+      task.role poller {
+        task.launch_wait @complete
+        task.signal @begin
+        task.wait @over
+        task.launch_done @complete
+      }
+      task.role consumer {
+        task.wait @begin
+        task.compute "load" [] reads [] writes [@xs[0, 0] 1 x [8]]
+        task.compute "gemv" [] reads [@xs[0, 0] 1 x [8]] writes []
+        task.signal @over
+      }
+    }
+  }
+}
+
+// -----
+
+// Who works in place reads too, whatever that warp has written by now.
+task.kernel @in_place "toy" target "sm_90a" sms 1 rows 1 {
+  task.buffer @xs [1, 8] f32 smem scratch {offset = 64 : i64}
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+    task.role consumer {
+      task.for "turn" in 2 {
+        // expected-error @+1 {{fills @xs rows [0, 1) columns [0, 8) again, while other warps of the consumer may still be at it; expected a task.refill before}}
+        task.compute "load" [] reads [] writes [@xs[0, 0] 1 x [8]]
+        task.compute "quantize_input" [] reads [@xs[0, 0] 1 x [8]] writes [@xs[0, 0] 1 x [8]]
+      }
+    }
+  }
+}
+
+// -----
+
 // Of sums that no other step reads the warps read each other's within the one that fills them.
 task.kernel @sums "toy" target "sm_90a" sms 1 rows 1 {
   task.buffer @sums [2, 8] f32 smem scratch {offset = 64 : i64}
