@@ -30,6 +30,10 @@ StringRef Bytes::nameOf(StringRef logged, bool isOfAny) const {
   return isOfAny ? name.split("'s_").second : StringRef();
 }
 
+bool Bytes::isOthers(StringRef logged) const {
+  return nameOf(logged).empty() && !nameOf(logged, /*isOfAny=*/true).empty();
+}
+
 std::string Bytes::check(const Instr &instr, const Place &place, const LoggedStep &step) {
   switch (instr.kind) {
   case Instr::Wait:
@@ -171,7 +175,7 @@ std::string Bytes::checkWords(const Instr &instr, const Place &place, const Logg
     if (line.words[0] != "load" && line.words[0] != "store")
       continue;
     const StringRef name = nameOf(line.words[1], /*isOfAny=*/true);
-    const bool isOthers = nameOf(line.words[1]).empty();
+    const bool isOfOthers = isOthers(line.words[1]);
     const int64_t begin = line.at(2), end = line.at(3);
     const bool isStore = line.words[0] == "store";
     bool isExchange = false, isDeclared = false;
@@ -183,7 +187,7 @@ std::string Bytes::checkWords(const Instr &instr, const Place &place, const Logg
       isExchange = true;
       // Words of ranks go to all replicas; everybody looks at the one at hand.
       if (access.isWrite != isStore ||
-          (isOthers && !(isStore && program.globals[access.decl].isOfRanks)))
+          (isOfOthers && !(isStore && program.globals[access.decl].isOfRanks)))
         continue;
       const Words words = wordsOf(access, place);
       // Lanes without an item of their own look at the first of the tile's rows again.
@@ -197,10 +201,10 @@ std::string Bytes::checkWords(const Instr &instr, const Place &place, const Logg
       ++replayed.ranges;
       continue;
     }
-    if (!isExchange && !isStore)
-      continue; // constants, the step's descriptor
+    if (!isExchange && !isStore && !isOfOthers)
+      continue; // the rank's own constants, the step's descriptor
     return llvm::formatv("line {0}: '{1}' {2}s bytes [{3}, {4}) of {5}, expected {6}", line.number,
-                         step.text, line.words[0], begin, end, name,
+                         step.text, line.words[0], begin, end, line.words[1],
                          expected.empty() ? "nothing of it" : expected);
   }
   return "";
@@ -232,8 +236,9 @@ std::string Bytes::checkLaunches(const Instr &instr, const Place &place, const L
   if (isWait && place.launch == 0)
     return "";
   const StringRef order = isWait ? "acquire" : "release";
+  const StringRef counter = Program::nameOf(program.edges[instr.edge].op);
   for (const LogLine &line : step.lines)
-    if (line.words.back() == order && line.at(2) == 0) {
+    if (line.words.back() == order && nameOf(line.words[1]) == counter && line.at(2) == 0) {
       ++replayed.ranges;
       return "";
     }
@@ -246,11 +251,15 @@ std::string Bytes::checkBetween(const Place &place, const LoggedStep &between) {
   for (const LogLine &line : between.lines) {
     if (line.words[0] == "barrier" || line.words[0] == "copy")
       return llvm::formatv("line {0}: a {1} between marks", line.number, line.words[0]);
-    if (line.words[0] == "load")
+    if (line.words[0] == "load") {
+      if (isOthers(line.words[1]))
+        return llvm::formatv("line {0}: reads {1}, which another rank has", line.number,
+                             line.words[1]);
       for (const Global &global : program.globals)
         if (global.kind == Global::Exchange && Program::nameOf(global.op) == nameOf(line.words[1]))
           return llvm::formatv("line {0}: reads exchange @{1} between marks", line.number,
                                nameOf(line.words[1]));
+    }
     if (line.words[0] == "store" && !llvm::is_contained(place.written, nameOf(line.words[1])))
       return llvm::formatv("line {0}: stores to {1}, which no step here declares", line.number,
                            line.words[1]);

@@ -42,6 +42,8 @@ private:
   std::string checkLaunches(const verify::Instr &instr, const Place &place, const LoggedStep &step);
   /// The buffer's name without layer and rank; "" if it is another rank's and may not be.
   llvm::StringRef nameOf(llvm::StringRef logged, bool isOfAny = false) const;
+  /// Whether it is another rank's memory; what is of no rank (faults) is not.
+  bool isOthers(llvm::StringRef logged) const;
   std::string bufferAt(int64_t offset) const;
 
   const verify::Program &program;
