@@ -355,8 +355,15 @@ struct PlanStreams : megalith::impl::PlanStreamsBase<PlanStreams> {
         builder.getNamedAttr("piece", builder.getI64IntegerAttr(piece)),
         builder.getNamedAttr("bytes", builder.getI64IntegerAttr(bytes)),
         builder.getNamedAttr("window", builder.getI64IntegerAttr(window))};
-    if (int64_t late = inFlight.lateBytes / piece; late > window)
+    if (int64_t late = inFlight.lateBytes / piece; late > window) {
       stream.push_back(builder.getNamedAttr("late_window", builder.getI64IntegerAttr(late)));
+      recordReason(stage,
+                   {getArgumentName().str(), "window of late pieces",
+                    llvm::formatv("{0} pieces", late),
+                    llvm::formatv("those that the ring has no room for before the stage's own "
+                                  "products are waited for themselves: at most {0} bytes",
+                                  inFlight.lateBytes)});
+    }
     if (blocks > 1)
       stream.push_back(builder.getNamedAttr("blocks", builder.getI64IntegerAttr(blocks)));
     if (last)

@@ -50,9 +50,11 @@ std::vector<Cell> fullCells() {
     for (int64_t rows : kBuckets)
       for (int64_t ranks : kRanks) {
         const Cell cell{hasNvfp4, rows, ranks, number++};
-        if (!only || std::atoll(only) == cell.number)
+        if (!only || std::to_string(cell.number) == only)
           cells.push_back(cell);
       }
+  INFO("MEGALITH_CELL: expected 0 to " << number - 1 << " but got " << (only ? only : ""));
+  REQUIRE(!cells.empty());
   return cells;
 }
 
