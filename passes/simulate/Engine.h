@@ -16,6 +16,7 @@
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/SmallVector.h"
 
+#include <limits>
 #include <queue>
 
 namespace megalith::simulate {
@@ -46,9 +47,10 @@ private:
   };
   /// Words of one exchange that are polled together.
   struct Words {
-    int64_t missing = 0; ///< steps that have yet to publish some
-    double last = 0;     ///< when the last did
-    double sum = 0;      ///< of the times of `count` that did
+    int64_t missing = 0;                                    ///< steps that have yet to publish some
+    double first = std::numeric_limits<double>::infinity(); ///< when the first did
+    double last = 0;                                        ///< when the last did
+    double sum = 0;                                         ///< of the times of `count` that did
     int64_t count = 0;
     llvm::SmallVector<int64_t, 4> waiting;
   };

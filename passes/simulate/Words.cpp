@@ -113,6 +113,7 @@ void Engine::publish(Launch &launch, Warp &warp, const Instr &instr) {
       continue;
     for (int64_t key : keysOf(launch, warp, instr, access)) {
       Words &words = launch.words[{stateOf(launch, instr, access), key}];
+      words.first = std::min(words.first, now);
       words.last = std::max(words.last, now);
       words.sum += now;
       ++words.count;
@@ -176,7 +177,7 @@ Engine::Outcome Engine::poll(int64_t id, const Instr &instr) {
     source = warp.launch > 0 ? &launches[size_t(warp.launch) - 1] : nullptr;
   if (!exchange || !exchange.isSelfValidating())
     source = nullptr;
-  double last = -std::numeric_limits<double>::infinity(), mean = last;
+  double last = -std::numeric_limits<double>::infinity(), mean = last, first = last;
   if (source) {
     // Exchanges have one name in all kernels, but each its own number for them.
     int64_t decl = read->decl;
@@ -200,6 +201,7 @@ Engine::Outcome Engine::poll(int64_t id, const Instr &instr) {
       const double hop = hopOf(exchange, rect.rows * width);
       last = words.last + hop;
       mean = words.sum / double(words.count) + hop;
+      first = words.first; // perhaps of this rank
     }
   }
   setPolling(warp, true);
@@ -224,12 +226,13 @@ Engine::Outcome Engine::poll(int64_t id, const Instr &instr) {
     const bool areThere = last + costs.oneWay <= warp.time;
     warp.time += sweep;
     if (!areThere) {
-      // Each warp has words of its own, the mean so much sooner than the last.
+      // Each warp has words of its own, the mean so much sooner than the last, but none sooner than
+      // any are stored.
       const bool isByChunk = !isMerge && !byRow && !callee.starts_with("poll_heads");
       const double rank = double(kConsumers - 1 - warp.number) / (kConsumers - 1);
       const double lead = isByChunk ? 2 * rank * costs.earlyOf(rows, width, load) : 0;
-      warp.time = std::max(
-          {warp.time, last + way(1) - lead, isMerge ? last : mean + way(rect.rows) - lead});
+      warp.time = std::max({warp.time, first + costs.oneWay, last + way(1) - lead,
+                            isMerge ? last : mean + way(rect.rows) - lead});
     }
     const Price &after = launch.prices->afterPoll(warp.role, warp.at);
     warp.time += warp.seen[warp.at] ? after.warm : after.first;

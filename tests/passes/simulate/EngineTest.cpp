@@ -123,6 +123,33 @@ TEST_CASE("words go from the last SM's store to every SM's product", "[simulate]
   CHECK(timeline->unknown.empty());
 }
 
+TEST_CASE("a warp has its own words sooner than the last, but not before any are stored",
+          "[simulate]") {
+  std::string text = exchanging("");
+  const auto replace = [&](const std::string &from, const std::string &to) {
+    text.replace(text.find(from), from.size(), to);
+  };
+  replace("epilogue -> poller", "epilogue -> consumer");
+  replace("task.wait @x_full",
+          "task.poll \"poll_chunk\" [] waits @h_words reads [@h[0, 0] 1 x [32]] "
+          "writes [@xs[0, 0] 1 x [32]]");
+  Parsed parsed(text);
+  Costs costs = roundCosts();
+  costs.oneWay = 600;
+  // Stored at 630, all here at 1630; the mean warp has its own so much sooner, the first warp twice
+  // that: at 1430, and not at -370.
+  for (auto [early, soonest] : {std::pair(100., 1430.), std::pair(1000., 1230.)}) {
+    costs.early[1][4096] = Curve(early);
+    auto timeline = simulate::simulate({parsed.kernel}, costs, {{0}});
+    REQUIRE(bool(timeline));
+    for (int64_t sm : {0, 1}) {
+      const LaunchTimes &launch = timeline->launches[0];
+      CHECK(warpOf(launch, sm, 2).stages[1].ready == Approx(soonest));
+      CHECK(warpOf(launch, sm, 9).stages[1].ready == Approx(1630));
+    }
+  }
+}
+
 TEST_CASE("a launch begins behind the one before, and its stores wait for that to be over",
           "[simulate]") {
   Parsed parsed(exchanging());
