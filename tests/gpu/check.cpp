@@ -36,6 +36,7 @@
 
 #include "runtime/cuda_backend.h"
 #include "runtime/error.h"
+#include "tests/gpu/Recorded.h"
 #include "tests/gpu/Steps.h"
 #include "tests/host/Cells.h"
 #include "tools/check/Session.h"
@@ -355,10 +356,6 @@ llvm::Expected<std::vector<int64_t>> numbers(llvm::StringRef list) {
   return result;
 }
 
-std::string valuesFile(const std::string &out, const runtime::Plan &plan, int64_t context) {
-  return llvm::formatv("{0}/{1}-rows{2}-context{3}.values", out, plan.model, plan.rows, context);
-}
-
 llvm::Error record(const std::string &folder, const std::string &out,
                    const std::vector<int64_t> &contexts) {
   auto artifact = test::Artifact::load(folder);
@@ -379,7 +376,7 @@ llvm::Error record(const std::string &folder, const std::string &out,
     auto values = (*session)->record(workload);
     if (!values)
       return problem("context {0}: {1}", context, llvm::toString(values.takeError()));
-    if (auto error = writeValues(valuesFile(out, plan, context), *values))
+    if (auto error = writeValues(test::valuesFile(out, plan, context), *values))
       return error;
     for (uint64_t round = 1; round <= 3; ++round) {
       auto outcome = (*session)->run(workload, 7 * round, round);
@@ -397,62 +394,6 @@ llvm::Error record(const std::string &folder, const std::string &out,
     llvm::outs().flush();
   }
   return llvm::Error::success();
-}
-
-/// `launches`: which groups of launches are compared, each alone; none: all, and the whole step.
-llvm::Error compare(const std::string &folder, const std::string &out,
-                    const std::vector<int64_t> &contexts, const std::vector<int64_t> &launches) {
-  auto artifact = test::Artifact::load(folder);
-  if (!artifact)
-    return artifact.takeError();
-  const runtime::Plan plan = runtime::planOfAll((*artifact)->plan);
-  auto comparison =
-      Comparison::create(*(*artifact)->graph, plan,
-                         {.threads = std::max(1u, std::thread::hardware_concurrency()),
-                          .mirrored = plan.tp > 1,
-                          .open = launches.empty(),
-                          .launchesOnly = !launches.empty()});
-  if (!comparison)
-    return comparison.takeError();
-  std::string failures;
-  for (int64_t context : contexts) {
-    const auto from = Clock::now();
-    const Workload workload = test::steadyWorkload(plan.rows, context);
-    auto values = readValues(valuesFile(out, plan, context));
-    if (!values)
-      return values.takeError();
-    const std::vector<runtime::LaunchGroup> groups = plan.groups();
-    if (values->size() != groups.size())
-      return problem("{0}: values of {1} groups of launches, the plan has {2}",
-                     valuesFile(out, plan, context), values->size(), groups.size());
-    (*comparison)->begin(workload);
-    if (auto error = (*comparison)->beginStep(sequencesOf(workload, 0, plan.vocab)))
-      return error;
-    Report report;
-    for (int64_t launch : launches)
-      if (launch < 0 || launch >= int64_t(values->size()))
-        return problem("launch {0}: expected one of 0 to {1}", launch, values->size() - 1);
-    for (size_t launch = 0; launch < values->size(); ++launch) {
-      if (!launches.empty() && !llvm::is_contained(launches, int64_t(launch))) {
-        (*comparison)->skip((*values)[launch]);
-        continue;
-      }
-      auto compared = (*comparison)->compare(groups[launch], (*values)[launch]);
-      if (!compared)
-        return compared.takeError();
-      report.launches.push_back(std::move(*compared));
-      llvm::errs() << "\rcontext " << context << ": launch " << launch << ", "
-                   << llvm::formatv("{0:F0} s ", secondsSince(from));
-    }
-    llvm::errs() << "\n";
-    llvm::outs() << llvm::formatv("{0}, rows {1}, context {2}, {3:F0} s: {4}\n{5}", plan.model,
-                                  plan.rows, context, secondsSince(from),
-                                  report.passes() ? "ok" : "FAILED", report.table());
-    llvm::outs().flush();
-    if (!report.passes())
-      failures += llvm::formatv(" context {0}", context);
-  }
-  return failures.empty() ? llvm::Error::success() : problem("not within tolerance:{0}", failures);
 }
 
 llvm::Error steps(const std::string &folder, int64_t context, int64_t count, int64_t delayed) {
@@ -532,7 +473,7 @@ llvm::Error dispatch(llvm::StringRef verb, llvm::ArrayRef<std::string> words) {
         return named.takeError();
       launches = std::move(*named);
     }
-    return compare(words[0], words[1], *contexts, launches);
+    return test::compareRecorded(words[0], words[1], *contexts, launches);
   }
   if (verb == "steps" && words.size() == 4) {
     auto values = numbers(words[1] + "," + words[2] + "," + words[3]);
