@@ -32,6 +32,8 @@ struct PreparedLaunch {
   /// A looping kernel's SMs wait for each other from turn to turn, so it needs them all at once and
   /// overlaps with no launch.
   bool isLooping() const { return !stepArgs.empty(); }
+  /// A looping kernel runs launches [args.launch_in_step, end()) of its step.
+  uint64_t end() const { return stepArgs[sizeof(LaunchArgs) / sizeof(uint64_t)]; }
   /// Makes it launch `number` of its step, whatever the executor said; of several ranks only where
   /// it holds one.
   void setLaunchInStep(uint32_t number) {

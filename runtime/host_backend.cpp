@@ -210,7 +210,8 @@ llvm::Error HostBackend::run(std::span<const PreparedLaunch> launches, Chaining 
   std::ranges::fill(faultTable.records, FaultRecord());
   std::vector<host::Launch> list;
   for (const PreparedLaunch &launch : launches)
-    list.push_back({kernels[launch.kernel], launch.args, &launch.parameters()});
+    list.push_back({kernels[launch.kernel], launch.args, &launch.parameters(),
+                    launch.isLooping() ? launch.end() : 0});
   for (size_t i = 0, together = 1; i < list.size(); i += together) {
     // A looping kernel overlaps with nothing.
     together = 1;

@@ -11,8 +11,8 @@ using namespace megalith::lint;
 using namespace megalith::task;
 using namespace megalith::verify;
 
-Bytes::Bytes(const Program &program, uint64_t n, int64_t rank, Replayed &replayed)
-    : program(program), n(n), rank(rank),
+Bytes::Bytes(const Program &program, const LoggedLaunch &launch, int64_t rank, Replayed &replayed)
+    : program(program), n(launch.n - uint64_t(launch.first)), first(launch.first), rank(rank),
       own(program.ranks > 1 ? "rank_" + std::to_string(rank) + "'s_" : ""), replayed(replayed) {
   // What tells trip counts may be read anywhere: the routing table.
   KernelOp kernel = program.kernel;
@@ -229,11 +229,11 @@ std::string Bytes::checkRearm(const Instr &instr, const Place &place, const Logg
   return "";
 }
 
-/// The counter that joins all SMs from one launch to the next: every launch but the first looks at
-/// it with acquire, each adds to it with release.
+/// The counter that joins all SMs from one launch to the next: every launch but the first that
+/// a kernel runs looks at it with acquire, each adds to it with release.
 std::string Bytes::checkLaunches(const Instr &instr, const Place &place, const LoggedStep &step) {
   const bool isWait = instr.kind == Instr::LaunchWait;
-  if (isWait && place.launch == 0)
+  if (isWait && place.launch == first)
     return "";
   const StringRef order = isWait ? "acquire" : "release";
   const StringRef counter = Program::nameOf(program.edges[instr.edge].op);

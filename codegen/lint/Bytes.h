@@ -16,8 +16,8 @@ namespace megalith::lint {
 /// The checks of one warp of a launch; each says what is wrong, or "".
 class Bytes {
 public:
-  /// `n`: the number of the launch, or of the first that a looping kernel runs.
-  Bytes(const verify::Program &program, uint64_t n, int64_t rank, Replayed &replayed);
+  Bytes(const verify::Program &program, const LoggedLaunch &launch, int64_t rank,
+        Replayed &replayed);
 
   /// The step that stands at `place`, with its lines.
   std::string check(const verify::Instr &instr, const Place &place, const LoggedStep &step);
@@ -47,7 +47,8 @@ private:
   std::string bufferAt(int64_t offset) const;
 
   const verify::Program &program;
-  const uint64_t n;
+  const uint64_t n;    ///< of the launch, or of the first of a looping kernel's step
+  const int64_t first; ///< launch that a looping kernel ran
   const int64_t rank;
   const std::string own; ///< what names of this rank's buffers begin with
   Replayed &replayed;

@@ -37,10 +37,15 @@ llvm::Expected<std::vector<LoggedLaunch>> lint::readHostLog(StringRef log) {
       steps->back().lines.push_back(std::move(line));
       continue;
     }
-    if (line.words[0] == "launch" && line.words.size() == 4) {
-      launches.push_back({number, line.words[2], 0, {}});
-      if (line.words[3].getAsInteger(10, launches.back().n))
+    const bool isOfSome = line.words.size() == 8 && line.words[4] == "of" && line.words[6] == "to";
+    if (line.words[0] == "launch" && (line.words.size() == 4 || isOfSome)) {
+      LoggedLaunch &launch = launches.emplace_back(LoggedLaunch{number, line.words[2]});
+      if (line.words[3].getAsInteger(10, launch.n))
         return bad(text);
+      if (isOfSome) {
+        launch.first = line.at(5);
+        launch.end = line.at(7);
+      }
       continue;
     }
     int cta = 0, warp = 0;

@@ -38,7 +38,8 @@ struct LoggedStep {
 struct LoggedLaunch {
   int number;
   llvm::StringRef kernel;
-  uint64_t n = 0;
+  uint64_t n = 0;             ///< the launch's number, or the first's of a looping kernel
+  int64_t first = 0, end = 1; ///< which launches of its step that runs
   std::map<std::pair<int, int>, std::vector<LoggedStep>> warps;
 };
 

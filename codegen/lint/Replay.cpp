@@ -28,8 +28,10 @@ int roleOf(int warp) {
 
 class Warp {
 public:
-  Warp(const Program &program, uint64_t n, int64_t rank, int64_t sm, int warp, Replayed &replayed)
-      : ways(program, roleOf(warp), sm), bytes(program, n, rank, replayed), replayed(replayed) {}
+  Warp(const Program &program, const LoggedLaunch &launch, int64_t rank, int64_t sm, int warp,
+       Replayed &replayed)
+      : ways(program, roleOf(warp), sm, launch.first, launch.end),
+        bytes(program, launch, rank, replayed), replayed(replayed) {}
 
   /// The first thing that is wrong, with its line.
   std::optional<Finding> run(ArrayRef<LoggedStep> steps) {
@@ -149,6 +151,13 @@ Replayed lint::replay(ModuleOp module, StringRef log) {
     std::unique_ptr<Program> &program = programs[launch.kernel];
     if (!program)
       program = std::make_unique<Program>(kernel);
+    const int64_t launchesOfStep = kernel.getLaunches().value_or(1);
+    if (launch.first < 0 || launch.first >= launch.end || launch.end > launchesOfStep) {
+      replayed.findings.push_back(
+          {launch.number, llvm::formatv("line {0}: launches {1} to {2} of a step of {3}",
+                                        launch.number, launch.first, launch.end, launchesOfStep)});
+      continue;
+    }
     ++replayed.launches;
     // CTAs are dealt to ranks in turn (runtime/ranks.h).
     for (int64_t cta = 0; cta < program->ranks * program->sms; ++cta)
@@ -156,7 +165,7 @@ Replayed lint::replay(ModuleOp module, StringRef log) {
         static const std::vector<LoggedStep> kNothing;
         const int64_t rank = cta % program->ranks, sm = cta / program->ranks;
         auto found = launch.warps.find({int(cta), warp});
-        auto wrong = Warp(*program, launch.n, rank, sm, warp, replayed)
+        auto wrong = Warp(*program, launch, rank, sm, warp, replayed)
                          .run(found == launch.warps.end() ? kNothing : found->second);
         if (wrong)
           replayed.findings.push_back(

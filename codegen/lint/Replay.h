@@ -21,8 +21,8 @@ struct Replayed {
 };
 
 /// Replays every launch of the log on the kernel of that name; kernels without role regions
-/// (`advance`) are passed over. A kernel that loops over launches has run all of its step's, one of
-/// several ranks those of all ranks in one launch.
+/// (`advance`) are passed over. A kernel that loops over launches has run those that the log says,
+/// one of several ranks those of all ranks in one launch.
 Replayed replay(mlir::ModuleOp module, llvm::StringRef log);
 
 } // namespace megalith::lint

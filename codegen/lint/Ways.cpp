@@ -12,15 +12,16 @@ using namespace megalith::lint;
 using namespace megalith::task;
 using namespace megalith::verify;
 
-Ways::Ways(const Program &program, int role, int64_t sm)
-    : program(program), role(role), sm(sm), code(program.code[role]),
-      launches(KernelOp(program.kernel).getLaunches().value_or(1)) {
+Ways::Ways(const Program &program, int role, int64_t sm, int64_t first, int64_t end)
+    : program(program), role(role), sm(sm), code(program.code[role]), first(first), end(end) {
   for (const Instr &instr : code)
     marks.push_back(marksOf(instr));
 }
 
 Place Ways::begin() const {
   Place place;
+  place.launch = first;
+  place.pc = bodyBegin(first);
   place.dims.assign(program.maxDepth + 1, 0);
   place.dims[0] = sm;
   place.uses.assign(program.edges.size(), 0);
@@ -30,6 +31,11 @@ Place Ways::begin() const {
 /// Which of Program::launches stands for a launch: those behind the last of a row are as it is.
 size_t Ways::bodyOf(int64_t launch) const {
   return size_t(llvm::upper_bound(program.launches, launch) - program.launches.begin()) - 1;
+}
+
+uint32_t Ways::bodyBegin(int64_t launch) const {
+  const size_t body = bodyOf(launch);
+  return body ? program.launchEnds[role][body - 1] : 0;
 }
 
 bool Ways::isWhole(const Place &place) const {
@@ -45,14 +51,13 @@ void Ways::expand(Place place, std::vector<Place> &places) {
     if (!seen.insert({position, {at.dims.begin(), at.dims.end()}}).second)
       continue;
     if (at.pc == program.launchEnds[role][bodyOf(at.launch)]) {
-      const bool isLast = at.launch + 1 == launches;
+      const bool isLast = at.launch + 1 == end;
       if (isLast) {
         at.pc = uint32_t(code.size());
         places.push_back(std::move(at));
         continue;
       }
-      const size_t body = bodyOf(++at.launch);
-      at.pc = body ? program.launchEnds[role][body - 1] : 0;
+      at.pc = bodyBegin(++at.launch);
       work.push_back(std::move(at));
       continue;
     }

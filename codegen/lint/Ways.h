@@ -2,7 +2,7 @@
 //
 // Where a warp of a role may stand in its code, and where it may be next: loops with the bounds
 // that the IR gives them on its SM, dynamic ones with every number of turns in their range; of a
-// kernel that loops over launches all of these, one behind the other.
+// kernel that loops over launches those that it ran, one behind the other.
 //
 //===----------------------------------------------------------------------===//
 #ifndef MEGALITH_CODEGEN_LINT_WAYS_H
@@ -36,7 +36,8 @@ struct Place {
 /// A role's code on one SM.
 class Ways {
 public:
-  Ways(const verify::Program &program, int role, int64_t sm);
+  /// Through launches [first, end) of a step, if the kernel loops over them, else [0, 1).
+  Ways(const verify::Program &program, int role, int64_t sm, int64_t first, int64_t end);
 
   Place begin() const;
   /// Forgets what `expand` has been to: a step has been taken.
@@ -57,12 +58,13 @@ private:
   std::vector<std::string> marksOf(const verify::Instr &instr) const;
   std::pair<int64_t, int64_t> tripsOf(const verify::Loop &loop, const Place &place) const;
   size_t bodyOf(int64_t launch) const;
+  uint32_t bodyBegin(int64_t launch) const;
 
   const verify::Program &program;
   const int role;
   const int64_t sm;
   const std::vector<verify::Instr> &code;
-  const int64_t launches;                      ///< that the kernel loops over
+  const int64_t first, end;
   std::vector<std::vector<std::string>> marks; ///< of each step of the code
   std::set<std::pair<std::array<uint64_t, 2>, std::vector<int64_t>>> seen;
 };

@@ -21,12 +21,13 @@ private:
 };
 
 /// The text, line by line:
-///   launch <index> <kernel> <launch number>
+///   launch <index> <kernel> <launch number> [of <first> to <end>]
 ///   <sm> <warp> <mark, or launch_wait, launch_dependents, between>
 ///     barrier <wait|arrive|expect> <offset in shared memory>
 ///     copy <buffer> <offset> <bytes> to <offset> barrier <offset>
 ///     <load|store> <buffer> <begin> <end> <constant|weak|relaxed|acquire|release>
 ///     shared <read|write> <begin> <end>
+/// A looping kernel runs the launches [first, end) of its step, of which the number is the first's.
 /// Lines that are set in belong to the step above; ranges are unions over the warp's lanes.
 class Log {
 public:

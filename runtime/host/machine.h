@@ -29,6 +29,8 @@ struct Launch {
   LaunchArgs args;
   /// What the kernel gets instead, where that is more: the beginning of StepArgs or RanksArgs.
   const LaunchArgs *parameters = nullptr;
+  /// Of a looping kernel: it runs launches [args.launch_in_step, end) of its step.
+  uint64_t end = 0;
 };
 
 struct RunReport {

@@ -453,6 +453,9 @@ llvm::Expected<RunReport> Machine::Impl::run(llvm::ArrayRef<Launch> list, int st
       const LaunchArgs &args = list[i].args;
       logText += "launch " + std::to_string(i) + " " + list[i].kernel->name + " " +
                  std::to_string(args.step ? args.step->launch_base + args.launch_in_step : i) +
+                 (list[i].end ? " of " + std::to_string(args.launch_in_step) + " to " +
+                                    std::to_string(list[i].end)
+                              : "") +
                  "\n" + log.text(static_cast<int>(i));
     }
   if (error.empty()) {

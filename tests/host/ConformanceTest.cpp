@@ -37,6 +37,16 @@ struct LoggedPlan {
       FAIL(llvm::toString(outcome.takeError()));
     return backend.takeLog();
   }
+  /// The same, run from one of these launches to the next.
+  std::string log(const check::Workload &workload, const std::vector<int64_t> &bounds) {
+    runtime::RankGroup &executor = session->getExecutor();
+    auto error = session->prepare(workload, /*launchBase=*/5);
+    for (size_t i = 0; !error && i + 1 < bounds.size(); ++i)
+      error = executor.runLaunches(bounds[i], bounds[i + 1] - bounds[i]);
+    if (error)
+      FAIL(llvm::toString(std::move(error)));
+    return backend.takeLog();
+  }
   lint::Replayed replay(llvm::StringRef log) { return lint::replay(*bench.subject->kernels, log); }
 
   Bench bench;
@@ -90,6 +100,27 @@ TEST_CASE("every warp does the steps of its role, on their slots and bytes") {
       CHECK(replayed.ranges > 1000);
     }
   }
+}
+
+TEST_CASE("parts of a looping kernel's step are replayed as the launches that they ran") {
+  LoggedPlan plan("qwen3-moe-small.test.json", 2, 4, runtime::LaunchMode::Step);
+  const int64_t launches = plan.session->launchesPerStep();
+  REQUIRE(launches == 4);
+  const std::string log = plan.log(workloadOf(2), {0, 1, 3, launches});
+  const lint::Replayed replayed = plan.replay(log);
+  CHECK(all(replayed) == "");
+  CHECK(replayed.launches == 3);
+  CHECK(replayed.steps > 1000);
+
+  const llvm::StringRef first = llvm::StringRef(log).split('\n').first;
+  CHECK(first.ends_with(" 5 of 0 to 1"));
+  const auto withRange = [&](const std::string &range) {
+    return all(plan.replay(first.drop_back(6).str() + range + log.substr(first.size())));
+  };
+  CHECK(withRange("0 to 1") == "");
+  CHECK_THAT(withRange("0 to 2"), Contains("where the role regions go on with"));
+  CHECK_THAT(withRange("1 to 2"), Contains("comes where the role regions have"));
+  CHECK_THAT(withRange("3 to 5"), Contains("line 1: launches 3 to 5 of a step of 4"));
 }
 
 /// Alters lines of a plan's log; how many.

@@ -289,6 +289,12 @@ def test_conformance(artifact):
     assert "host" in megalith("run", artifact, "--conformance", "--backend", "cuda", code=2).stderr
 
 
+def test_conformance_of_a_step_launch_by_launch():
+    done = megalith("run", QWEN, "--sms", 3, "--scope", "step", "--conformance")
+    assert re.search(r"^  conforms to the role regions: 4 launches, \d+ steps, \d+ uses of barriers, ", done.stdout,
+                     flags=re.M)
+
+
 def test_a_launch_a_stage(tmp_path):
     megalith("compile", QWEN, "--target", "sm_90a", "--rows", "1", "--sms", 3, "--launch", "fused,per-stage", "-o",
              tmp_path, "--no-cubins")

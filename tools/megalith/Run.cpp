@@ -401,14 +401,12 @@ static Error runRun(const Arguments &arguments) {
                    "--mirror-ranks: expected a plan of several ranks, compiled with --tp, in one "
                    "process, but got {0}",
                    others ? "several processes" : "a plan of one");
-  // A looping kernel is compared launch by launch, which the log does not tell.
-  if (conforms && (plan.loopingKernel() || others || options.ranks.mirror))
-    return failure(Exit::CommandLine,
-                   "--conformance: expected launches of a layer or a stage, of all ranks in one "
-                   "process, but got {0}; leave out one of them",
-                   others                 ? "several processes"
-                   : options.ranks.mirror ? "one rank alone (--mirror-ranks)"
-                                          : "one launch a step (--scope=step)");
+  if (conforms && (others || options.ranks.mirror))
+    return failure(
+        Exit::CommandLine,
+        "--conformance: expected launches of all ranks in one process but got {0}; leave "
+        "out one of them",
+        others ? "several processes" : "one rank alone (--mirror-ranks)");
   options.ranks.together |= conforms; // one log of all
   const bool feedback = arguments.has("feedback");
   if (feedback && (*repeats || options.layer))
