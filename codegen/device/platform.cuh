@@ -1,6 +1,7 @@
 // The machine as device code sees it. Everything in namespace megalith::platform is implemented
-// twice, by platform_cuda.cuh (PTX) and platform_host.cuh (fibers on a CPU, see runtime/host); no
-// other device header may know the machine. This file holds what both share and lists the rest.
+// twice, by platform_cuda.cuh and platform_cuda_mma.cuh (PTX) and by platform_host.cuh (fibers on a
+// CPU, see runtime/host); no other device header may know the machine. This file holds what both
+// share and lists the rest.
 //
 // ids          int sm(), int warp(), int lane(), uint32_t physical_sm(), unsigned char *smem(),
 //              smem_kept()
@@ -142,4 +143,5 @@ struct Rearm {
 #include "codegen/device/platform_host.cuh"
 #else
 #include "codegen/device/platform_cuda.cuh"
+#include "codegen/device/platform_cuda_mma.cuh"
 #endif
