@@ -43,8 +43,10 @@ void Local::reset(int64_t newSm) {
   for (SharedState &state : shared) {
     for (Records &records : state.slots)
       records.clear();
-    for (Filling &filling : state.fillings)
+    for (Filling &filling : state.fillings) {
       filling.use = -1;
+      filling.shares.clear();
+    }
     state.refills = 0;
   }
   for (RingState &ring : rings) {
@@ -446,6 +448,9 @@ void Local::checkEnds() {
                              << " pieces, of which only the first " << state.read
                              << " are read; expected a task.compute that reads the ring for each "
                                 "task.copy";
+  for (auto [buffer, state] : llvm::zip(program.shared, shared))
+    for (Filling &filling : state.fillings)
+      endFilling(buffer, filling);
   for (size_t launch = 0; launch < launches.size(); ++launch)
     checkLaunch(launch);
 }

@@ -98,15 +98,16 @@ private:
     int64_t dependentsLaunched = 0;
   };
   /// One access to shared memory. A bulk copy's write has landed for those who know of a wait for
-  /// use `use` of `edge`, whoever knows that it was issued.
+  /// use `landing` of `edge`, whoever knows that it was issued.
   struct Record {
     int role;
     uint32_t clock;
     bool isWrite;
     Rect rect;
     mlir::Operation *op;
+    int64_t use;   ///< the filling
     int edge = -1; ///< a store or load if negative
-    int64_t use = 0;
+    int64_t landing = 0;
     bool isCopy() const { return edge >= 0; }
   };
   using Records = std::vector<Record>;
@@ -114,6 +115,7 @@ private:
     int64_t use = -1;
     RectSet written, read;             ///< read: by others than those that work in place
     mlir::Operation *writer = nullptr; ///< the last that did not work in place
+    Records shares; ///< that warps filled again without having met, and no step has read since
   };
   struct SharedState {
     std::vector<Records> slots;
@@ -156,6 +158,12 @@ private:
   void checkSlot(const Thread &thread, const Instr &instr, const Shared &buffer, int64_t use);
   void checkUnread(const Instr &instr, const Shared &buffer, Filling &filling, bool isInPlace,
                    const Rect &rect);
+  void checkLeft(const Thread &thread, const Instr &instr, const Shared &buffer,
+                 const Records &records, Filling &filling, const Record &record);
+  void tellAgain(const Record &record, const Shared &buffer);
+  void endShares(const Shared &buffer, Filling &filling,
+                 llvm::function_ref<bool(const Record &)> isOver);
+  void endFilling(const Shared &buffer, Filling &filling);
   bool isFilled(SharedState &state, const Shared &buffer, int64_t use, const Rect &rect);
   void tellUnfilled(const Instr &instr, const Shared &buffer, const Filling &filling, int64_t use,
                     const Rect &rect);

@@ -13,8 +13,8 @@ bool Local::knows(const Thread &thread, const Record &before) const {
     return before.role == thread.role || before.clock <= thread.clock[before.role];
   return llvm::any_of(program.edges[before.edge].to, [&](int role) {
     const auto &waits = edges[before.edge].waitClock[role];
-    return before.use < static_cast<int64_t>(waits.size()) &&
-           waits[before.use] <= thread.clock[role];
+    return before.landing < static_cast<int64_t>(waits.size()) &&
+           waits[before.landing] <= thread.clock[role];
   });
 }
 
@@ -117,6 +117,57 @@ template <typename List> static auto &entryOf(List &list, int64_t index) {
   return list[index];
 }
 
+void Local::tellAgain(const Record &record, const Shared &buffer) {
+  faults.at(record.op, sm) << "fills @" << Program::nameOf(buffer.op) << ' '
+                           << describe(record.rect) << " again, while other warps of the "
+                           << nameOfRole(record.role)
+                           << " may still be at it; expected a task.refill before";
+}
+
+// Where each warp fills its share anew, other warps may be at the old one until they meet: they
+// read it, in a step of their own or within the one that fills it. So too where an earlier launch
+// left it. Steps of one stage may fill their shares over and over for one that reads them
+// afterwards: whether one does shows when the filling ends.
+void Local::checkLeft(const Thread &thread, const Instr &instr, const Shared &buffer,
+                      const Records &records, Filling &filling, const Record &record) {
+  auto isLeft = [&](const Record &before) {
+    return instr.refills || hasMet(thread, before) || !before.rect.overlaps(record.rect);
+  };
+  auto stageOf = [](const Record &record) { return record.op->getParentOfType<StageOp>(); };
+  endShares(buffer, filling,
+            [&](const Record &share) { return share.rect.overlaps(record.rect) && isLeft(share); });
+  bool isAgain = false;
+  for (const Record &before : records) {
+    if (isLeft(before))
+      continue;
+    if (!before.isWrite || before.use != record.use || stageOf(before) != stageOf(record))
+      return tellAgain(record, buffer);
+    isAgain = true;
+  }
+  if (!isAgain)
+    return;
+  llvm::erase_if(filling.shares,
+                 [&](const Record &share) { return record.rect.contains(share.rect); });
+  filling.shares.push_back(record);
+}
+
+// What of the shares is over without a step that came to read it was read within those that filled
+// it.
+void Local::endShares(const Shared &buffer, Filling &filling,
+                      llvm::function_ref<bool(const Record &)> isOver) {
+  llvm::erase_if(filling.shares, [&](const Record &share) {
+    if (!isOver(share))
+      return false;
+    tellAgain(share, buffer);
+    return true;
+  });
+}
+
+void Local::endFilling(const Shared &buffer, Filling &filling) {
+  endShares(buffer, filling, [](const Record &) { return true; });
+  filling.written.clear();
+}
+
 // A few fillings more than there are slots are kept; older ones are gone.
 // Whether none of the rectangle was in the filling yet.
 bool Local::fill(SharedState &state, const Shared &buffer, int64_t use, const Rect &rect) {
@@ -124,7 +175,7 @@ bool Local::fill(SharedState &state, const Shared &buffer, int64_t use, const Re
   if (filling.use > use)
     return true;
   if (filling.use < use) {
-    filling.written.clear();
+    endFilling(buffer, filling);
     filling.read.clear();
   }
   filling.use = use;
@@ -220,10 +271,10 @@ void Local::access(Thread &thread, const Instr &instr, const Access &access) {
   checkSlot(thread, instr, buffer, use);
   SharedState &state = shared[access.decl];
   Records &records = entryOf(state.slots, use % buffer.slots);
-  Record record{thread.role, thread.clock[thread.role], access.isWrite, rect, instr.op};
+  Record record{thread.role, thread.clock[thread.role], access.isWrite, rect, instr.op, use};
   if (access.isWrite && instr.joins >= 0) {
     record.edge = instr.joins;
-    record.use = edges[instr.joins].signals();
+    record.landing = edges[instr.joins].signals();
   }
   order(thread, records, buffer.op, record);
   // Buffers planned over the same bytes: any two accesses conflict.
@@ -245,30 +296,28 @@ void Local::access(Thread &thread, const Instr &instr, const Access &access) {
                               << ", which the same op reads; expected buffers that lie apart";
     // What it held is gone, whoever wrote it.
     for (Filling &filling : shared[index].fillings)
-      filling.written.clear();
+      endFilling(other, filling);
   }
   if (access.isWrite) {
-    // Where each warp fills its share anew, other warps may be at the old one until they meet: they
-    // read it, in a step of their own or, where none does, within the one that fills it. So too
-    // where an earlier launch left it. An op that reads what it replaces works in place.
+    // An op that reads what it replaces works in place.
     const bool isInPlace = reads(instr, access.decl);
     const bool isFresh = fill(state, buffer, use, rect);
-    checkUnread(instr, buffer, entryOf(state.fillings, use % (buffer.slots + 2)), isInPlace, rect);
-    auto isLeft = [&](const Record &before) {
-      return instr.refills || hasMet(thread, before) || !before.rect.overlaps(rect) ||
-             (before.isWrite && buffer.isRead);
-    };
-    if (!isInPlace && ((state.refills > 0 && !isFresh) || !llvm::all_of(records, isLeft)))
-      faults.at(instr.op, sm) << "fills @" << Program::nameOf(buffer.op) << ' ' << describe(rect)
-                              << " again, while other warps of the " << nameOfRole(thread.role)
-                              << " may still be at it; expected a task.refill before";
+    Filling &filling = entryOf(state.fillings, use % (buffer.slots + 2));
+    checkUnread(instr, buffer, filling, isInPlace, rect);
+    if (!isInPlace && state.refills > 0 && !isFresh)
+      tellAgain(record, buffer);
+    else if (!isInPlace)
+      checkLeft(thread, instr, buffer, records, filling, record);
   } else if (!isFilled(state, buffer, use, rect)) {
     tellUnfilled(instr, buffer, entryOf(state.fillings, use % (buffer.slots + 2)), use, rect);
   }
   if (!access.isWrite) {
     Filling &filling = entryOf(state.fillings, use % (buffer.slots + 2));
-    if (!writes(instr, access.decl))
+    if (!writes(instr, access.decl)) {
       filling.read.include(rect);
+      llvm::erase_if(filling.shares,
+                     [&](const Record &share) { return rect.contains(share.rect); });
+    }
     if (Source &source = summary.sources[&access - program.accesses.data()]; !source.reader)
       source = {instr.op, filling.writer};
   }
@@ -296,10 +345,10 @@ void Local::accessRing(Thread &thread, const Instr &instr, bool isWrite) {
     return;
   }
   Records &records = entryOf(state.slots, use % ring.slots);
-  Record record{thread.role, thread.clock[thread.role], isWrite, {0, 1, 0, 1}, instr.op};
+  Record record{thread.role, thread.clock[thread.role], isWrite, {0, 1, 0, 1}, instr.op, use};
   if (isWrite) {
     record.edge = ring.full;
-    record.use = use;
+    record.landing = use;
   }
   order(thread, records, ring.op, record);
   if (isWrite)

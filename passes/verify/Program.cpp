@@ -273,7 +273,6 @@ void Program::addStep(Operation &op, int role, unsigned depth, Operation *stage)
     access.slices = clips[index];
     if (access.isShared) {
       instr.varies |= access.uses(0);
-      shared[access.decl].isRead |= !access.isWrite;
       continue;
     }
     const Global &global = globals[access.decl];

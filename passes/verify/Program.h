@@ -25,7 +25,6 @@ struct Shared {
   task::BufferOp op;
   int64_t rows, cols, slots;
   int guard = -1;                        ///< edge
-  bool isRead = false;                   ///< by some step
   llvm::SmallVector<int, 2> overlapping; ///< others planned over some of its bytes
 };
 

@@ -283,6 +283,75 @@ task.kernel @sums "toy" target "sm_90a" sms 1 rows 1 {
 
 // -----
 
+// So they do although a step reads another filling of the buffer.
+task.kernel @sums_then_part "toy" target "sm_90a" sms 1 rows 1 {
+  task.buffer @sums [2, 8] f32 smem scratch {offset = 64 : i64}
+  task.buffer @xs [1, 8] f32 smem scratch {offset = 128 : i64}
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+    task.role consumer {
+      task.for "turn" in 2 {
+        // expected-error @+1 {{fills @sums rows [0, 2) columns [0, 8) again, while other warps of the consumer may still be at it; expected a task.refill before}}
+        task.compute "norm_row" [] reads [] writes [@sums[0, 0] 2 x [8]]
+      }
+      task.refill @xs
+      task.compute "store_part" [] reads [] writes [@sums[0, 0] 2 x [8]]
+      task.compute "add" [] reads [@sums[0, 0] 2 x [8]] writes []
+    }
+  }
+}
+
+// -----
+
+// Or an earlier one: nobody comes for what the turns left.
+task.kernel @part_then_sums "toy" target "sm_90a" sms 1 rows 1 {
+  task.buffer @sums [2, 8] f32 smem scratch {offset = 64 : i64}
+  task.buffer @xs [1, 8] f32 smem scratch {offset = 128 : i64}
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+    task.role consumer {
+      task.compute "store_part" [] reads [] writes [@sums[0, 0] 2 x [8]]
+      task.compute "add" [] reads [@sums[0, 0] 2 x [8]] writes []
+      task.refill @xs
+      task.for "turn" in 2 {
+        // expected-error @+1 {{fills @sums rows [0, 2) columns [0, 8) again, while other warps of the consumer may still be at it; expected a task.refill before}}
+        task.compute "norm_row" [] reads [] writes [@sums[0, 0] 2 x [8]]
+      }
+    }
+  }
+}
+
+// -----
+
+// Another stage's shares are no continuation of what a stage has left.
+task.kernel @sums_of_stages "toy" target "sm_90a" sms 1 rows 1 {
+  task.buffer @sums [2, 8] f32 smem scratch {offset = 64 : i64}
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+    task.role consumer {
+      task.compute "norm_row" [] reads [] writes [@sums[0, 0] 2 x [8]]
+    }
+  }
+  task.stage @t linear reads [] writes [] config {} {
+    task.role consumer {
+      // expected-error @+1 {{fills @sums rows [0, 2) columns [0, 8) again, while other warps of the consumer may still be at it; expected a task.refill before}}
+      task.compute "store_part" [] reads [] writes [@sums[0, 0] 2 x [8]]
+      task.compute "add" [] reads [@sums[0, 0] 2 x [8]] writes []
+    }
+  }
+}
+
+// -----
+
 // They met, or fill shares of their own, which they read once they have met.
 task.kernel @shares "toy" target "sm_90a" sms 1 rows 1 {
   task.buffer @xs [1, 8] f32 smem scratch {offset = 64 : i64}
