@@ -65,6 +65,12 @@ def Task_Set : Task_Enum<"Set", "which set of an exchange an access means", [
 ]>;
 def Task_SetAttr : Task_EnumAttr<Task_Set, "set">;
 
+def Task_Meeting : Task_Enum<"Meeting", "when all warps of a call's role meet", [
+  I32EnumAttrCase<"Always", 0, "always">,   // before the call writes anything
+  I32EnumAttrCase<"Writing", 1, "writing">, // likewise, but only if it writes
+]>;
+def Task_MeetingAttr : Task_EnumAttr<Task_Meeting, "meeting">;
+
 def Task_Axiom : Task_Enum<"Axiom", "what is known of an uninterpreted index function", [
   I32EnumAttrCase<"Partition", 0, "partition">, // every value in range comes from exactly one (sm, indices)
   I32EnumAttrCase<"Injective", 1, "injective">, // no value comes from two

@@ -383,11 +383,13 @@ def ComputeOp : Task_StepOp<"compute"> {
   let description = [{
     `reads` and `writes` list every buffer it touches; a write to an exchange publishes words. `ring_slot`, when
     present, names the ring whose slot of the role's latest wait it reads. Registers are not listed. `result`
-    is the C++ declaration of what the call returns ("const Fragment sum").
+    is the C++ declaration of what the call returns ("const Fragment sum"). `meets` says when all warps of the
+    role meet in it, for those who rely on it; task-verify knows which device functions do (passes/verify/Calls.cpp).
   }];
   let arguments = (ins StrAttr:$callee, StrArrayAttr:$args, AccessArrayAttr:$reads, AccessArrayAttr:$writes,
-                       OptionalAttr<FlatSymbolRefAttr>:$ring, OptionalAttr<StrAttr>:$result);
-  let assemblyFormat = "$callee $args `reads` custom<Accesses>($reads) `writes` custom<Accesses>($writes) (`ring` $ring^)? attr-dict";
+                       OptionalAttr<FlatSymbolRefAttr>:$ring, OptionalAttr<StrAttr>:$result,
+                       OptionalAttr<Task_MeetingAttr>:$meets);
+  let assemblyFormat = "$callee $args `reads` custom<Accesses>($reads) `writes` custom<Accesses>($writes) (`ring` $ring^)? (`meets` $meets^)? attr-dict";
   let hasVerifier = 1;
 }
 

@@ -159,7 +159,7 @@ LogicalResult KernelLowering::lowerAttention(StageOp stage) {
       if (round == 0)
         consumer.compute(finish, args, {}, {apart});
       else
-        consumer.computeMet(finish, args, {}, {apart}, kRefills);
+        consumer.computeMet(finish, args, {}, {apart}, Meeting::Writing);
       if (kernel.isLooping())
         consumer.peek(names::kLaunched);
       else if (round == 0)

@@ -35,10 +35,6 @@ std::string inputType(StageOp stage);
 inline constexpr llvm::StringLiteral kUnrolled = "unrolled";
 /// On a loop over experts: units of each, for the loop over those of them that an SM has.
 inline constexpr llvm::StringLiteral kDealt = "dealt";
-/// Of a consumers' call whose warps meet before it writes anything (docs/kernel-contract.md).
-inline constexpr llvm::StringLiteral kMeets = "meets";
-/// Of one whose warps meet before they write, if they write anything: as by a refill.
-inline constexpr llvm::StringLiteral kRefills = "refills";
 
 /// Names of what a lane holds of one column tile, or of the two that more than 8 rows need
 /// (codegen/device/gemv.cuh).
@@ -80,9 +76,9 @@ public:
   using Accesses = llvm::ArrayRef<AccessAttr>;
   void compute(const llvm::Twine &callee, Args args, Accesses reads, Accesses writes,
                llvm::StringRef result = {}, bool readsRing = false);
-  /// The same, of a device function whose warps meet before it writes, or if it does.
+  /// The same, of a device function whose warps meet.
   void computeMet(const llvm::Twine &callee, Args args, Accesses reads, Accesses writes,
-                  llvm::StringRef how = kMeets);
+                  Meeting when = Meeting::Always);
   /// No `writes`: the words go to registers. `joins`: bulk copies, which that edge's next signal
   /// hands on.
   void poll(const llvm::Twine &callee, Args args, llvm::StringRef edge, Accesses reads,

@@ -83,13 +83,14 @@ void Steps::compute(const Twine &callee, Args args, Accesses reads, Accesses wri
     stored.push_back(write.withOwn(exchange && exchange.getPeers()));
   }
   ComputeOp::create(ops, loc, ops.getStringAttr(callee), strings(args), array(reads), array(stored),
-                    readsRing ? ref(names::kRing) : FlatSymbolRefAttr(), optional(result));
+                    readsRing ? ref(names::kRing) : FlatSymbolRefAttr(), optional(result),
+                    MeetingAttr());
 }
 
 void Steps::computeMet(const Twine &callee, Args args, Accesses reads, Accesses writes,
-                       StringRef how) {
+                       Meeting when) {
   compute(callee, args, reads, writes);
-  ops.getInsertionBlock()->back().setAttr(how, ops.getUnitAttr());
+  cast<ComputeOp>(ops.getInsertionBlock()->back()).setMeets(when);
 }
 
 void Steps::poll(const Twine &callee, Args args, StringRef edge, Accesses reads, Accesses writes,

@@ -205,6 +205,30 @@ static const Link kNormed[] = {{"poll_stream"}, {"norm_row", /*isMany=*/false, "
 // (gemv.cuh).
 static const Link kHeld[] = {{"gemv_ahead", true}, {"gemv_held"}, {"store_part"}};
 
+ArrayRef<verify::MeetingFunction> verify::meetingFunctions() {
+  static const MeetingFunction functions[] = {{"attention_prepare", Meeting::Always},
+                                              {"add_pairs", Meeting::Always},
+                                              {"attention_finish", Meeting::Writing, /*round=*/2}};
+  return functions;
+}
+
+// What other steps rely on is in the device function, not in who says so.
+static LogicalResult verifyMeeting(ComputeOp call) {
+  if (!call.getMeets())
+    return success();
+  const ArrayAttr args = call.getArgs();
+  for (const verify::MeetingFunction &function : verify::meetingFunctions())
+    if (function.name == functionOf(call) && function.when == *call.getMeets() &&
+        (!function.round || (*function.round < args.size() &&
+                             cast<StringAttr>(args[*function.round]).getValue() != "0")))
+      return success();
+  return call.emitOpError() << "says that all warps meet in it ("
+                            << stringifyMeeting(*call.getMeets()) << "), but in "
+                            << functionOf(call)
+                            << " they do not; expected a task.refill before it, or a function of "
+                               "verify::meetingFunctions";
+}
+
 /// Whether a turn itself, not a loop in it, makes a call of the function.
 static bool makes(Block &turn, StringRef function) {
   return llvm::any_of(turn,
@@ -336,7 +360,8 @@ static LogicalResult verifyTurn(Block &turn) {
       continue;
     if (failed(verifyOnce(&op)) || failed(verifyShares(&op)))
       return failure();
-    if (auto call = dyn_cast<ComputeOp>(op); call && failed(verifyUsed(call)))
+    if (auto call = dyn_cast<ComputeOp>(op);
+        call && (failed(verifyUsed(call)) || failed(verifyMeeting(call))))
       return failure();
   }
   return success();

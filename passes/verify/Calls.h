@@ -6,12 +6,24 @@
 
 #include "llvm/ADT/SmallVector.h"
 
+#include <optional>
+
 namespace megalith::verify {
 
 /// The edges whose slot numbers a call is given: those of the waits and acquires whose results it
 /// names, itself or through variables. A number is the use that its role waited for last, modulo
 /// the edge's slots.
 llvm::SmallVector<task::EdgeOp, 2> slotNumbersOf(mlir::Operation *call);
+
+/// A device function in which all consumer warps meet before it writes, that is whose meeting a
+/// call may say. One with a `round` does so in every round but the first: the number is that
+/// argument.
+struct MeetingFunction {
+  llvm::StringRef name;
+  task::Meeting when;
+  std::optional<size_t> round = std::nullopt;
+};
+llvm::ArrayRef<MeetingFunction> meetingFunctions();
 
 /// That no role makes a call twice in a turn, nor for nothing, nor out of the order that the device
 /// functions ask for; and that each stage writes what it says it writes.

@@ -263,7 +263,7 @@ void Local::act(Thread &thread, const Instr &instr) {
       access(thread, instr, touched);
   if (instr.ring >= 0)
     accessRing(thread, instr, /*isWrite=*/instr.kind == Instr::Copy);
-  if (instr.meets)
+  if (instr.meets == Meeting::Always)
     thread.met = thread.clock[thread.role] - 1;
   for (const Access &touched : program.accessesOf(instr))
     if (touched.isShared && touched.isWrite)

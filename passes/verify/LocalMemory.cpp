@@ -131,7 +131,7 @@ void Local::tellAgain(const Record &record, const Shared &buffer) {
 void Local::checkLeft(const Thread &thread, const Instr &instr, const Shared &buffer,
                       const Records &records, Filling &filling, const Record &record) {
   auto isLeft = [&](const Record &before) {
-    return instr.refills || hasMet(thread, before) || !before.rect.overlaps(record.rect);
+    return instr.meets || hasMet(thread, before) || !before.rect.overlaps(record.rect);
   };
   auto stageOf = [](const Record &record) { return record.op->getParentOfType<StageOp>(); };
   endShares(buffer, filling,
@@ -326,7 +326,7 @@ void Local::access(Thread &thread, const Instr &instr, const Access &access) {
     // A write stands for a read only where all warps are through with that: who works in place
     // reads too.
     const bool isReplaced = before.isWrite   ? access.isWrite
-                            : access.isWrite ? instr.refills || hasMet(thread, before)
+                            : access.isWrite ? instr.meets || hasMet(thread, before)
                                              : before.role == thread.role;
     return isKnown && isReplaced && rect.contains(before.rect);
   });

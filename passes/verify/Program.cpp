@@ -238,8 +238,7 @@ void Program::addStep(Operation &op, int role, unsigned depth, Operation *stage)
       })
       .Case([&](ComputeOp op) {
         instr.kind = Instr::Compute;
-        instr.meets = op->hasAttr("meets");
-        instr.refills = op->hasAttr("refills");
+        instr.meets = op.getMeets();
         instr.ring = indexOf(op.getRingAttr());
         addAll(op.getReads(), false);
         addAll(op.getWrites(), true);

@@ -123,8 +123,7 @@ struct Instr {
   bool receives = false;  ///< reads words that the end of an earlier launch handed on
   bool publishes = false; ///< writes words
   bool stores = false;    ///< writes a global buffer
-  bool meets = false;     ///< the role's warps meet before it writes
-  bool refills = false;   ///< they do if it writes
+  std::optional<task::Meeting> meets; ///< the role's warps, before it writes
   int edge = -1, ring = -1, loop = -1;
   int joins = -1;    ///< of a poll by bulk copies: the edge whose next signal hands them on
   int exchange = -1; ///< of a re-arming: index in Program::globals

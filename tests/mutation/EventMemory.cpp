@@ -200,7 +200,8 @@ bool EventGraph::checkMemory(int64_t sm) {
     for (int other : node.before)
       if (nodes[other].role != node.role)
         known = std::max(known, over[other][kConsumer]);
-    if (isa<RefillOp>(node.op) || node.op->hasAttr("meets"))
+    auto compute = dyn_cast<ComputeOp>(node.op);
+    if (isa<RefillOp>(node.op) || (compute && compute.getMeets() == Meeting::Always))
       known = i;
     met.push_back(known);
   }

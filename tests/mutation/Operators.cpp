@@ -189,11 +189,14 @@ private:
       accesses(op, "reads", "read");
       accesses(op, "writes", "write");
     } else if (compute) {
-      for (StringRef meeting : {"meets", "refills"})
-        if (op->hasAttr(meeting))
-          push(
-              "drop meeting", "", [=](Operation *op) { op->removeAttr(meeting); },
-              /*isFootprint=*/true);
+      if (compute.getMeets())
+        push(
+            "drop meeting", "", [](Operation *op) { cast<ComputeOp>(op).removeMeetsAttr(); },
+            /*isFootprint=*/true);
+      const Meeting other =
+          compute.getMeets() == Meeting::Always ? Meeting::Writing : Meeting::Always;
+      push("wrong meeting", stringifyMeeting(other),
+           [=](Operation *op) { cast<ComputeOp>(op).setMeets(other); });
       accesses(op, "reads", "read");
       accesses(op, "writes", "write");
     } else if (auto copy = dyn_cast<CopyOp>(op)) {

@@ -408,3 +408,81 @@ task.kernel @heads "toy" target "sm_90a" sms 1 rows 1 {
     }
   }
 }
+
+// -----
+
+// Who says that warps meet in a call must be right.
+task.kernel @unmet "toy" target "sm_90a" sms 1 rows 1 {
+  task.buffer @xs [1, 8] f32 smem scratch
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+    task.role consumer {
+      task.for "turn" in 2 {
+        // expected-error @+1 {{says that all warps meet in it (always), but in load they do not; expected a task.refill before it, or a function of verify::meetingFunctions}}
+        task.compute "load" [] reads [] writes [@xs[0, 0] 1 x [8]] meets always
+        task.compute "gemv" [] reads [@xs[0, 0] 1 x [8]] writes []
+      }
+    }
+  }
+}
+
+// -----
+
+// They do so from the second round on,
+task.kernel @first_round "toy" target "sm_90a" sms 1 rows 1 {
+  task.buffer @xs [1, 8] f32 smem scratch
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+    task.role consumer {
+      task.for "turn" in 2 {
+        // expected-error @+1 {{says that all warps meet in it (writing), but in attention_finish they do not; expected a task.refill before it, or a function of verify::meetingFunctions}}
+        task.compute "attention_finish<attention>" ["tile", "state", "0"] reads [] writes [@xs[0, 0] 1 x [8]] meets writing
+        task.compute "gemv" [] reads [@xs[0, 0] 1 x [8]] writes []
+      }
+    }
+  }
+}
+
+// -----
+
+// but only if the tile has it.
+task.kernel @not_always "toy" target "sm_90a" sms 1 rows 1 {
+  task.buffer @xs [1, 8] f32 smem scratch
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+    task.role consumer {
+      task.for "turn" in 2 {
+        // expected-error @+1 {{says that all warps meet in it (always), but in attention_finish they do not; expected a task.refill before it, or a function of verify::meetingFunctions}}
+        task.compute "attention_finish<attention>" ["tile", "state", "1"] reads [] writes [@xs[0, 0] 1 x [8]] meets always
+        task.compute "gemv" [] reads [@xs[0, 0] 1 x [8]] writes []
+      }
+    }
+  }
+}
+
+// -----
+
+task.kernel @later_round "toy" target "sm_90a" sms 1 rows 1 {
+  task.buffer @xs [1, 8] f32 smem scratch
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+    task.role consumer {
+      task.for "turn" in 2 {
+        task.compute "attention_finish<attention>" ["tile", "state", "1"] reads [] writes [@xs[0, 0] 1 x [8]] meets writing
+        task.compute "gemv" [] reads [@xs[0, 0] 1 x [8]] writes []
+      }
+    }
+  }
+}

@@ -154,7 +154,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
         task.local "constants" : "const auto" = "attention_constants<attention>(cta)"
         task.local "state" : "AttentionState<attention>"
         task.for "tile" in @attention_tiles iterate "AttentionTiles<attention>" {
-          task.compute "attention_prepare<attention>" ["tile", "constants", "state"] reads [@kv[d1, 0, 0] 1 x [2048] table @kv_new] writes [@tail[0, 0] 2 x [2048]] {meets}
+          task.compute "attention_prepare<attention>" ["tile", "constants", "state"] reads [@kv[d1, 0, 0] 1 x [2048] table @kv_new] writes [@tail[0, 0] 2 x [2048]] meets always
           task.wait @qkv_full {result = "const int words"}
           task.compute "attention_begin<attention>" ["tile", "words", "constants", "state"] reads [@qkv_in[0, 0] 2 x [384], @tail[0, 0] 2 x [2048]] writes [@q_rows[0, 0] 8 x [64], @tail[0, 0] 2 x [2048]]
           task.release @qkv_free
@@ -500,7 +500,7 @@ module attributes {megalith.launches = [@embed, @layer, @layer, @last], megalith
         task.local "constants" : "const auto" = "attention_constants<attention>(cta)"
         task.local "state" : "AttentionState<attention>"
         task.for "tile" in @attention_tiles iterate "AttentionTiles<attention>" {
-          task.compute "attention_prepare<attention>" ["tile", "constants", "state"] reads [@kv[d1, 0, 0] 1 x [2048] table @kv_new] writes [@tail[0, 0] 2 x [2048]] {meets}
+          task.compute "attention_prepare<attention>" ["tile", "constants", "state"] reads [@kv[d1, 0, 0] 1 x [2048] table @kv_new] writes [@tail[0, 0] 2 x [2048]] meets always
           task.wait @qkv_full {result = "const int words"}
           task.compute "attention_begin<attention>" ["tile", "words", "constants", "state"] reads [@qkv_in[0, 0] 2 x [384], @tail[0, 0] 2 x [2048]] writes [@q_rows[0, 0] 8 x [64], @tail[0, 0] 2 x [2048]]
           task.release @qkv_free
