@@ -82,8 +82,8 @@ TEST_CASE("launches of a step are joined by their own counter") {
   auto log = [](const std::string &waited, const std::string &counted) {
     const std::string wait = "0 1 wait @complete acquire.gpu\n",
                       done = "0 1 signal @complete release.gpu\n  store ";
-    return "launch 0 step 0\n" + wait + done + "complete 0 4 release\n" + wait + "  load " +
-           waited + " 0 4 acquire\n" + done + counted + " 0 4 release\n";
+    return "launch 0 step 0 of 0 to 2\n" + wait + done + "complete 0 4 release\n" + wait +
+           "  load " + waited + " 0 4 acquire\n" + done + counted + " 0 4 release\n";
   };
   CHECK(found(kernel, log("complete", "complete")) == "");
   CHECK_THAT(found(kernel, log("other", "complete")),
