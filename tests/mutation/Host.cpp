@@ -27,6 +27,9 @@ constexpr size_t kMutants = 300;
 constexpr int kSeeds = 5;
 /// Mutants of a kernel that run at once where all are taken, and packs that one is tried in.
 constexpr size_t kPack = 16, kTries = 6;
+/// Of mutants that ran with others of their kernel one in so many runs alone too: in company one
+/// may hide what another does wrong.
+constexpr size_t kAlone = 20;
 /// Mutants that a process takes at a time; each slice runs the plan itself.
 constexpr size_t kSlice = 3000;
 
@@ -37,6 +40,7 @@ enum End {
   Again,
   Ran,
   SameBits,
+  Alone,
   Failed,
   Left,
   All,
@@ -120,7 +124,10 @@ public:
       }
       tally[Ran] += group.size();
       tally[SameBits] += group.front().isSame ? group.size() : 0;
+      const size_t failed = tally[Failed];
       check(group);
+      if (tally[Failed] == failed)
+        checkAlone(group);
     }
     if (runs) {
       tally[Compiling] = size_t(1e3 * runs->compileSeconds);
@@ -217,6 +224,20 @@ private:
       report(group, "only together: " + fault);
   }
 
+  // Some of those whose kernel had others in it.
+  void checkAlone(const Group &group) {
+    for (const Waiting &mutant : group) {
+      const bool isOnly = llvm::count_if(group, [&](const Waiting &other) {
+                            return other.kernel == mutant.kernel;
+                          }) == 1;
+      if (isOnly || packed++ % kAlone != 0)
+        continue;
+      ++tally[Alone];
+      if (const std::string fault = faultOf(*planOf({mutant}), {mutant}); !fault.empty())
+        report({mutant}, "alone, though not in its pack: " + fault);
+    }
+  }
+
   void report(const Group &group, const std::string &fault) {
     ++tally[Failed];
     for (const Waiting &mutant : group)
@@ -232,11 +253,12 @@ private:
   std::vector<Operation *> ops; ///< of the plan, in the order of its mutations' sites
   std::unique_ptr<HostRuns> runs;
   Tally tally{};
+  size_t packed = 0; ///< mutants so far whose kernel had others in it
 };
 
 void print(const std::string &name, const Tally &tally) {
   std::printf("%-48s", name.c_str());
-  for (End end : {All, Rejected, SameCode, Again, Ran, SameBits, Runs, Failed, Left})
+  for (End end : {All, Rejected, SameCode, Again, Ran, SameBits, Alone, Runs, Failed, Left})
     std::printf(" %8zu", tally[end]);
   std::printf(" %8.0f\n", 1e-3 * double(tally[Compiling] + tally[Running]));
 }
@@ -274,16 +296,17 @@ int mutation::runHost(llvm::StringRef only) {
     addLine(bySubject[subject], numbers);
     addLine(all, numbers);
   });
-  std::printf("%-48s %8s %8s %8s %8s %8s %8s %8s %8s %8s %8s\n", "plan", "mutants", "rejected",
-              "own code", "another", "ran", "to bits", "runs", "failed", "left", "seconds");
+  std::printf("%-48s %8s %8s %8s %8s %8s %8s %8s %8s %8s %8s %8s\n", "plan", "mutants", "rejected",
+              "own code", "another", "ran", "to bits", "alone", "runs", "failed", "left",
+              "seconds");
   for (size_t s = 0; s < subjects.size(); ++s)
     print(subjects[s].spec.name(), bySubject[s]);
   print("all", all);
   std::printf("%zu mutants: %zu rejected; %zu accepted with the plan's own code, %zu with another "
               "mutant's; %zu ran under %d seeds each, in %zu runs, %zu of them held to the plan's "
-              "bits; %zu failed\n%.1f s compiling, %.1f s running\n",
+              "bits, %zu alone too; %zu failed\n%.1f s compiling, %.1f s running\n",
               all[All], all[Rejected], all[SameCode], all[Again], all[Ran], kSeeds, all[Runs],
-              all[SameBits], all[Failed], 1e-3 * double(all[Compiling]),
+              all[SameBits], all[Alone], all[Failed], 1e-3 * double(all[Compiling]),
               1e-3 * double(all[Running]));
   if (all[Left])
     std::printf("%zu mutants were not begun in %g minutes\n", all[Left], *deadline.limit);
