@@ -11,12 +11,16 @@ using namespace megalith::task;
 
 namespace megalith {
 
-/// The edge that `op` waits for; empty if it does not.
-static StringRef awaitedBy(Operation *op) {
-  return llvm::TypeSwitch<Operation *, StringRef>(op)
-      .Case<WaitOp, PeekOp, AcquireOp, PollOp, PaceOp>([](auto wait) { return wait.getEdge(); })
-      .Case([](LaunchWaitOp wait) { return wait.getEdge().value_or(""); })
-      .Default([](Operation *) { return ""; });
+/// The edges that `op` waits for.
+static SmallVector<FlatSymbolRefAttr, 2> awaitedBy(Operation *op) {
+  using Edges = SmallVector<FlatSymbolRefAttr, 2>;
+  return llvm::TypeSwitch<Operation *, Edges>(op)
+      .Case<WaitOp, PeekOp, AcquireOp, PaceOp>([](auto wait) { return Edges{wait.getEdgeAttr()}; })
+      .Case([](PollOp poll) { return poll.edges(); })
+      .Case([](LaunchWaitOp wait) {
+        return wait.getEdgeAttr() ? Edges{wait.getEdgeAttr()} : Edges();
+      })
+      .Default([](Operation *) { return Edges(); });
 }
 
 /// Whether `op` is or completes a signal of `edge`.
@@ -48,8 +52,8 @@ std::vector<int64_t> edgesAwaitedBefore(KernelOp kernel, EdgeOp edge) {
       bool signalsWithin = false;
       step.walk<WalkOrder::PreOrder>([&](Operation *op) {
         ++place;
-        if (StringRef awaited = awaitedBy(op); !awaited.empty())
-          firstWait.try_emplace(awaited.str(), place);
+        for (FlatSymbolRefAttr awaited : awaitedBy(op))
+          firstWait.try_emplace(awaited.getValue().str(), place);
         signalsWithin |= signals(op, edge);
       });
       if (signalsWithin)

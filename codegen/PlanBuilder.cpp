@@ -89,10 +89,11 @@ public:
             if (!poll)
               return;
             // The epilogue fetches what was there long before.
-            if (role != Role::Epilogue) {
-              waitFor(poll.getEdge());
-              addHop(stage, poll, trace);
-            }
+            for (FlatSymbolRefAttr edge : poll.edges())
+              if (role != Role::Epilogue) {
+                waitFor(edge.getValue());
+                addHop(stage, poll, edge.getValue(), trace);
+              }
           });
           out.roles.push_back({stringifyRole(role).str(), std::move(waits)});
         }
@@ -203,9 +204,9 @@ private:
   // Records
   //===--------------------------------------------------------------------===//
 
-  void addHop(StageOp stage, PollOp poll, runtime::KernelTrace &trace) {
+  void addHop(StageOp stage, PollOp poll, StringRef edge, runtime::KernelTrace &trace) {
     runtime::TraceHop hop;
-    hop.edge = poll.getEdge().str();
+    hop.edge = edge.str();
     hop.to = stage.getSymName().str();
     for (auto read : poll.getReads().getAsRange<AccessAttr>())
       hop.previous |= read.getSet() == task::Set::Previous;

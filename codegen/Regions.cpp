@@ -435,7 +435,10 @@ private:
     const std::string target =
         withTemplate(op.getCallee(), {op.getEdge(), currentStage.getSymName()});
     call(target, op.getArgs());
-    return expectNamed(op, target, op.getEdge());
+    for (FlatSymbolRefAttr edge : op.edges())
+      if (failed(expectNamed(op, target, edge.getValue())))
+        return failure();
+    return success();
   }
 
   LogicalResult compute(ComputeOp op) {

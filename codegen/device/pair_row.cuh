@@ -37,6 +37,7 @@ namespace detail {
 struct LaneSums {
   const uint32_t *source;
   int count;
+  uint32_t edge;
 };
 template <class P, class E, class Cta>
 MEGALITH_DEVICE LaneSums lane_sums(const Cta &cta, int group) {
@@ -45,7 +46,7 @@ MEGALITH_DEVICE LaneSums lane_sums(const Cta &cta, int group) {
   const bool has = cta.is_live(0) && cta.role_warp < P::kGroup && cta.lane < P::kSums;
   const uint32_t *first = set_of<X>(cta, 0) + group * P::kGroup * X::kWidth;
   return {has ? first + X::kWidth * cta.role_warp + 4 * cta.lane : first,
-          has ? vectors_of_lane(P::kSums, cta.lane) : 0};
+          has ? vectors_of_lane(P::kSums, cta.lane) : 0, E::kId};
 }
 
 /// What came for a lane of N vectors of outputs and M of sums.
@@ -65,6 +66,23 @@ MEGALITH_DEVICE const uint32_t *absent_of(const PairLane<N, M> &lane, const uint
   for (int j = 0; j < M; ++j)
     absent = arrived(lane.sums.v[j]) ? absent : sums + 128 * j;
   return absent;
+}
+/// Fails if one has not come: tells its edge and its word in what the warp waits for.
+template <int N, int M>
+MEGALITH_DEVICE void fail_if_absent(const LaunchArgs &args, const PairLane<N, M> &lane,
+                                    const LanePlaces &places, int count, const LaneSums &sums,
+                                    uint32_t edge, uint64_t n) {
+  int output = -1, sum = -1;
+  MEGALITH_UNROLL_ALL
+  for (int j = 0; j < N; ++j)
+    output = arrived(lane.outputs.v[j]) ? output : place_in(places, j);
+  MEGALITH_UNROLL_ALL
+  for (int j = 0; j < M; ++j)
+    sum = arrived(lane.sums.v[j]) ? sum : 128 * j;
+  if (output >= 0)
+    platform::fail(args.fault, edge, 4 * count, 4 * platform::lane() + output, n);
+  if (sum >= 0)
+    platform::fail(args.fault, sums.edge, 4 * sums.count, 4 * platform::lane() + sum, n);
 }
 /// As poll_lane, of outputs and sums together.
 template <platform::Scope Scope, int N, int M>
@@ -92,28 +110,19 @@ MEGALITH_COLD PairLane<N, M> poll_pair_lane(const LaunchArgs &args, const uint32
     if (platform::all_sync(larger(largest(lane.outputs.v), largest(lane.sums.v)) != kEmptyWord))
       return lane;
     if (sweep % kSweepsPerLook == 0 && patience.lost(args))
-      platform::fail(args.fault, edge, 4 * count, 0, n);
+      fail_if_absent(args, lane, places, count, sums, edge, n);
     if (const uint32_t *absent = absent_of(lane, source, places, sums.source))
       platform::poll_pause(absent); // nothing of this is left where nobody pauses
   }
 }
 } // namespace detail
 
-/// Consumer: asks for the sums of squares of the pairs of `group`, words of E, warp w for those of
-/// its pair w. Who waits for them is poll_pair_words, which reads them again: to hand on to its
-/// sweeps what came here would be to wait for it first (0.15 us of a layer on an H200).
-template <class P, class E, class Cta>
-MEGALITH_DEVICE void poll_pair_sums(const Cta &cta, int group) {
-  platform::mark<platform::verb::Poll, E>();
-  platform::ld_relaxed_v4<kScopeOf<typename E::Exchange>>(
-      detail::lane_sums<P, E>(cta, group).source);
-  platform::mark_end();
-}
-
-/// Consumer, after poll_pair_sums: waits for its K chunk of the outputs of the pairs of `group`,
-/// words of E, and for the sums, words of Sums; each sweep reads both, since they come one right
-/// behind the other. Leaves rsqrt(mean t^2 + eps), added as poll_scales does, in P::PairScales.
-/// Those of a dead row, which has no words, mean nothing.
+/// Consumer: waits for its K chunk of the outputs of the pairs of `group`, words of E, and warp w
+/// for the sums of its pair w, words of Sums; each sweep reads both, since they come one right
+/// behind the other. The sums are asked for ahead of the first sweep, which reads them again: to
+/// hand on what came would be to wait for it first (0.15 us of a layer on an H200). Leaves
+/// rsqrt(mean t^2 + eps), added as poll_scales does, in P::PairScales. Those of a dead row, which
+/// has no words, mean nothing.
 template <class P, class Sums, class E, class Cta>
 MEGALITH_DEVICE void poll_pair_words(const Cta &cta, int group, PairWords<P> &words) {
   using X = typename E::Exchange;
@@ -129,9 +138,10 @@ MEGALITH_DEVICE void poll_pair_words(const Cta &cta, int group, PairWords<P> &wo
                            4 * detail::chunk_vector<Row>(cta.role_warp, cta.lane, 0);
   const bool has = cta.is_live(0) && detail::has_vector<Row>(cta.role_warp, cta.lane, 0);
   platform::mark<platform::verb::Poll, E>();
+  const detail::LaneSums sums = detail::lane_sums<P, Sums>(cta, group);
+  platform::ld_relaxed_v4<kScopeOf<X>>(sums.source);
   const auto came = detail::poll_pair_lane<kScopeOf<X>, kVectors, P::kLaneSums>(
-      cta.args, source, places, has ? kVectors : 0, detail::lane_sums<P, Sums>(cta, group), E::kId,
-      cta.n);
+      cta.args, source, places, has ? kVectors : 0, sums, E::kId, cta.n);
   platform::mark_end();
   await_hop<X>(cta, 0, X::kWidth);
   float sum = 0;

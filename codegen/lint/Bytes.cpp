@@ -178,13 +178,15 @@ std::string Bytes::checkWords(const Instr &instr, const Place &place, const Logg
     const bool isOfOthers = isOthers(line.words[1]);
     const int64_t begin = line.at(2), end = line.at(3);
     const bool isStore = line.words[0] == "store";
-    bool isExchange = false, isDeclared = false;
+    const bool isExchange = llvm::any_of(program.globals, [&](const Global &global) {
+      return global.kind == Global::Exchange && Program::nameOf(global.op) == name;
+    });
+    bool isDeclared = false;
     std::string expected;
     for (const Access &access : program.accessesOf(instr)) {
       if (access.isShared || program.globals[access.decl].kind != Global::Exchange ||
           Program::nameOf(program.globals[access.decl].op) != name)
         continue;
-      isExchange = true;
       // Words of ranks go to all replicas; everybody looks at the one at hand.
       if (access.isWrite != isStore ||
           (isOfOthers && !(isStore && program.globals[access.decl].isOfRanks)))

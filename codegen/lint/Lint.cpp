@@ -42,6 +42,7 @@ enum Fact : uint8_t { Required = 1, Met = 2, Expected = 4, Copied = 8 };
 struct Rule {
   Mark mark;
   EdgeOp edge;                                   ///< null: a re-arming
+  llvm::SmallVector<EdgeOp, 2> also;             ///< which polls of the edge wait for too
   llvm::SmallVector<StringRef, 3> required, may; ///< beginnings of opcodes
   StringRef width;                               ///< of words: ".b32" or ".b128"
   bool isSure = false;                           ///< on every way, not only by a lane
@@ -145,6 +146,10 @@ private:
         for (auto exchange : kernel.getOps<ExchangeOp>())
           if (exchange.getEdge() == rule.edge.getSymName())
             rule.width = exchange.hasTriples() ? ".b128" : ".b32";
+        kernel.walk([&](PollOp poll) {
+          if (poll.getEdge() == rule.edge.getSymName() && poll.getAlsoAttr())
+            rule.also.push_back(kernel.lookup<EdgeOp>(poll.getAlsoAttr()));
+        });
         return true;
       }
     return false;
@@ -408,15 +413,17 @@ private:
 
   void judgeCall(const State &state, const Instruction &instruction, int place) {
     const Summary &called = summaries->of(instruction.callee);
-    int64_t id = -1; // of the edge that a missed deadline would name
-    if (called.edgeParameter >= 0)
-      StringRef(entry->argument(place, called.edgeParameter)).getAsInteger(10, id);
+    SmallVector<int64_t, 2> ids; // of the edges that a missed deadline would name
+    for (int parameter : called.edgeParameters)
+      if (int64_t id; !StringRef(entry->argument(place, parameter)).getAsInteger(10, id))
+        ids.push_back(id);
     if (state.open < 0) {
       if (!called.strong.empty())
         note(instruction.line,
              llvm::formatv("a call of {0}{1}, which has '{2}', stands between no marks; to mend: "
                            "reach it through a device function that marks its edge",
-                           instruction.callee, nameOf(id), called.strong.front()));
+                           instruction.callee, ids.empty() ? "" : nameOf(ids.front()),
+                           called.strong.front()));
       return;
     }
     const Rule &rule = rules[state.open];
@@ -427,12 +434,16 @@ private:
                            "or width the table of memory orders does not give this edge; to mend: "
                            "the function that the verb calls (docs/memory-order.md)",
                            rule.mark.text(), wanted(rule), instruction.callee, strong));
-    EdgeOp edge = rule.edge;
-    if (edge && id >= 0 && id != int64_t(edge.getId()))
+    for (int64_t id : ids) {
+      EdgeOp edge = rule.edge;
+      auto isNamed = [&](EdgeOp other) { return id == int64_t(other.getId()); };
+      if (!edge || isNamed(edge) || llvm::any_of(rule.also, isNamed))
+        continue;
       note(instruction.line,
            llvm::formatv("{0}: a missed deadline would name edge {1}{2}, expected {3}; to mend: "
                          "hand on the edge's kId",
                          rule.mark.text(), id, nameOf(id), edge.getId()));
+    }
   }
 
   /// " for @w_full", or nothing if no edge has that number.

@@ -39,7 +39,7 @@ Summary Summaries::make(const Function &function) {
   Summary summary;
   summary.isNoReturn = function.isNoReturn;
   if (function.isNoReturn) {
-    summary.edgeParameter = 1; // fail(record, edge, …)
+    summary.edgeParameters = {1}; // fail(record, edge, …)
     return summary;
   }
   const auto &code = function.code;
@@ -69,18 +69,19 @@ Summary Summaries::make(const Function &function) {
       if (llvm::is_contained(called.always, opcode))
         brings[place] |= bit;
     }
-    if (called.edgeParameter < 0)
-      continue;
     // The edge is passed on: ld.param.u32 %r3, [name_param_3].
-    const StringRef passed = StringRef(function.argument(int(place), called.edgeParameter));
-    for (const Instruction &load : code)
-      if (StringRef(load.opcode).starts_with("ld.param") && load.operands.size() == 2 &&
-          load.operands[0] == passed) {
-        StringRef number = StringRef(load.operands[1]).rsplit("_param_").second;
-        int index = -1;
-        if (!number.consumeInteger(10, index))
-          summary.edgeParameter = index;
-      }
+    for (int parameter : called.edgeParameters) {
+      const StringRef passed = StringRef(function.argument(int(place), parameter));
+      for (const Instruction &load : code)
+        if (StringRef(load.opcode).starts_with("ld.param") && load.operands.size() == 2 &&
+            load.operands[0] == passed) {
+          StringRef number = StringRef(load.operands[1]).rsplit("_param_").second;
+          int index = -1;
+          if (!number.consumeInteger(10, index) &&
+              !llvm::is_contained(summary.edgeParameters, index))
+            summary.edgeParameters.push_back(index);
+        }
+    }
   }
   std::vector<uint64_t> met(code.size() + 1, ~uint64_t{0});
   std::vector<int> work = {0};

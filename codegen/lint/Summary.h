@@ -21,7 +21,8 @@ struct Summary {
   std::vector<std::string> always; ///< those of them on every way to its return
   bool hasMarks = false;
   bool isNoReturn = false; ///< it reports a fault and ends the kernel
-  int edgeParameter = -1;  ///< which of its arguments is the edge that a missed deadline names
+  /// Which of its arguments are edges that a missed deadline may name.
+  std::vector<int> edgeParameters;
 };
 
 class Summaries {

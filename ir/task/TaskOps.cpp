@@ -592,8 +592,16 @@ static LogicalResult verifyStores(Operation *op, ArrayAttr writes) {
   return success();
 }
 
+SmallVector<FlatSymbolRefAttr, 2> PollOp::edges() {
+  SmallVector<FlatSymbolRefAttr, 2> edges = {getEdgeAttr()};
+  if (getAlsoAttr())
+    edges.push_back(getAlsoAttr());
+  return edges;
+}
+
 LogicalResult PollOp::verify() {
   if (failed(verifyWaiter(*this, getEdgeAttr(), {EdgeKind::Words, EdgeKind::Launch})) ||
+      (getAlsoAttr() && failed(verifyWaiter(*this, getAlsoAttr(), {EdgeKind::Words}))) ||
       failed(verifyAccesses(*this, getReads())) || failed(verifyAccesses(*this, getWrites())))
     return failure();
   if (FlatSymbolRefAttr joins = getJoinsAttr()) {
@@ -606,7 +614,7 @@ LogicalResult PollOp::verify() {
   }
   if (failed(verifyStores(*this, getWrites())))
     return failure();
-  bool polls = false;
+  SmallVector<FlatSymbolRefAttr, 2> unread = edges();
   for (auto access : getReads().getAsRange<AccessAttr>()) {
     auto exchange = kernelOf(*this).lookup<ExchangeOp>(access.getBuffer());
     // What the words meet when they come: shared memory, constants.
@@ -614,14 +622,14 @@ LogicalResult PollOp::verify() {
     if (buffer &&
         (buffer.getSpace() == Space::Smem || buffer.getMutability() == Mutability::Immutable))
       continue;
-    polls = true;
-    if (!exchange || exchange.getEdgeAttr() != getEdgeAttr())
+    if (!exchange || !llvm::is_contained(edges(), exchange.getEdgeAttr()))
       return emitOpError() << "expected a poll of " << getEdgeAttr()
                            << " to read the exchange of that edge, but it reads "
                            << access.getBuffer();
+    llvm::erase(unread, exchange.getEdgeAttr());
   }
-  if (!polls)
-    return emitOpError() << "expected to read words of " << getEdgeAttr();
+  if (!unread.empty())
+    return emitOpError() << "expected to read words of " << unread.front();
   return success();
 }
 

@@ -364,18 +364,24 @@ def PollOp : Task_StepOp<"poll"> {
   let summary = "wait for every word of a rectangle of an exchange, and read it";
   let description = [{
     Over a launch edge nothing is left to wait for: the role's launch_wait came before. `reads` may also list what
-    the words meet when they come: shared memory and immutable buffers.
+    the words meet when they come: shared memory and immutable buffers. With `also` each look is at words of a second
+    exchange too, and the poll waits for both; its mark is that of `edge`.
 
     With `joins` the rows come by bulk copies whose bytes join the next signal of that mbarrier edge: they have landed
     for whoever waited for it, and for nobody else.
   }];
-  let arguments = (ins StrAttr:$callee, StrArrayAttr:$args, FlatSymbolRefAttr:$edge, AccessArrayAttr:$reads,
-                       AccessArrayAttr:$writes, OptionalAttr<FlatSymbolRefAttr>:$joins);
+  let arguments = (ins StrAttr:$callee, StrArrayAttr:$args, FlatSymbolRefAttr:$edge,
+                       OptionalAttr<FlatSymbolRefAttr>:$also, AccessArrayAttr:$reads, AccessArrayAttr:$writes,
+                       OptionalAttr<FlatSymbolRefAttr>:$joins);
   let assemblyFormat = [{
-    $callee $args `waits` $edge `reads` custom<Accesses>($reads) `writes` custom<Accesses>($writes) (`joins` $joins^)?
+    $callee $args `waits` $edge (`and` $also^)? `reads` custom<Accesses>($reads) `writes` custom<Accesses>($writes) (`joins` $joins^)?
     attr-dict
   }];
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// `edge`, and `also` if there is one.
+    llvm::SmallVector<mlir::FlatSymbolRefAttr, 2> edges();
+  }];
 }
 
 def ComputeOp : Task_StepOp<"compute"> {

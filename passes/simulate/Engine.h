@@ -152,6 +152,8 @@ private:
                          const verify::Access &access);
   int64_t keyOf(const Launch &launch, const Warp &warp, const verify::Instr &instr,
                 const verify::Access &access) const;
+  Words *wordsOf(Launch &launch, const Warp &warp, const verify::Instr &instr,
+                 const verify::Access &read);
   void countWords(Launch &launch);
   void countPublishing(Launch &launch, int role, int64_t sm);
   void setPolling(Warp &warp, bool polls);

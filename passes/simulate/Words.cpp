@@ -141,6 +141,31 @@ void Engine::setPolling(Warp &warp, bool polls) {
   memory.setPolling(now, double(polling) / double(kConsumers * sms));
 }
 
+/// The words that an access of a poll waits for, of this launch or of the one before; null if they
+/// are of one that is over, or it is none of words.
+Engine::Words *Engine::wordsOf(Launch &launch, const Warp &warp, const Instr &instr,
+                               const Access &read) {
+  if (read.isWrite || read.isShared)
+    return nullptr;
+  auto exchange = dyn_cast<ExchangeOp>(launch.program->globals[size_t(read.decl)].op);
+  Launch *source = &launch;
+  const bool isOwn = launch.program->isOwn(read, instr);
+  if (!isOwn)
+    source = warp.launch > 0 ? &launches[size_t(warp.launch) - 1] : nullptr;
+  if (!source || !exchange || !exchange.isSelfValidating())
+    return nullptr;
+  // Exchanges have one name in all kernels, but each its own number for them.
+  int64_t decl = read.decl;
+  if (isOwn)
+    decl = int64_t(launch.program->stateOf(launch.program->publisherOf(read, instr), read.decl));
+  else if (source->program != launch.program)
+    for (auto [i, global] : llvm::enumerate(source->program->globals))
+      if (verify::Program::nameOf(global.op) == exchange.getSymName())
+        decl = int64_t(i);
+  auto found = source->words.find({decl, keyOf(launch, warp, instr, read)});
+  return found == source->words.end() ? nullptr : &found->second;
+}
+
 Engine::Outcome Engine::poll(int64_t id, const Instr &instr) {
   if (!isNow(id))
     return Outcome::Blocked;
@@ -170,38 +195,26 @@ Engine::Outcome Engine::poll(int64_t id, const Instr &instr) {
   const bool byRow = isConsumer && callee.starts_with("poll_own_row");
   if (byRow && warp.number >= rect.rows)
     return Outcome::Next;
-  // Words of this launch, of the one before, or of one that is over.
-  Launch *source = &launch;
-  const bool isOwn = launch.program->isOwn(*read, instr);
-  if (!isOwn)
-    source = warp.launch > 0 ? &launches[size_t(warp.launch) - 1] : nullptr;
-  if (!exchange || !exchange.isSelfValidating())
-    source = nullptr;
   double last = -std::numeric_limits<double>::infinity(), mean = last, first = last;
-  if (source) {
-    // Exchanges have one name in all kernels, but each its own number for them.
-    int64_t decl = read->decl;
-    if (isOwn)
-      decl =
-          int64_t(launch.program->stateOf(launch.program->publisherOf(*read, instr), read->decl));
-    else if (source->program != launch.program)
-      for (auto [i, global] : llvm::enumerate(source->program->globals))
-        if (verify::Program::nameOf(global.op) == exchange.getSymName())
-          decl = int64_t(i);
-    auto found = source->words.find({decl, key});
-    if (found != source->words.end()) {
-      if (found->second.missing > 0) {
-        setPolling(warp, true);
-        if (warp.phase == 0 && warp.inStage)
-          warp.phase = 1;
-        found->second.waiting.push_back(id);
-        return Outcome::Blocked;
-      }
-      const Words &words = found->second;
-      const double hop = hopOf(exchange, rect.rows * width);
-      last = words.last + hop;
-      mean = words.sum / double(words.count) + hop;
-      first = words.first; // perhaps of this rank
+  for (const Access &access : launch.program->accessesOf(instr)) {
+    // Several places of one exchange are taken for one.
+    const bool isMain = &access == read;
+    Words *words =
+        isMain || access.decl != read->decl ? wordsOf(launch, warp, instr, access) : nullptr;
+    if (!words)
+      continue;
+    if (words->missing > 0) {
+      setPolling(warp, true);
+      if (warp.phase == 0 && warp.inStage)
+        warp.phase = 1;
+      words->waiting.push_back(id);
+      return Outcome::Blocked;
+    }
+    const double hop = hopOf(exchange, rect.rows * width);
+    last = std::max(last, words->last + hop);
+    if (isMain) {
+      mean = words->sum / double(words->count) + hop;
+      first = words->first; // perhaps of this rank
     }
   }
   setPolling(warp, true);

@@ -281,12 +281,12 @@ void KernelLowering::takePairs(StageOp stage, Steps &consumer) {
       return rectangle(words, {first, c(0)}, together, {c(exchange(words).cols())});
     };
     AccessAttr scales = rectangle(names::kScales, {c(0), first}, 1, {c(together)});
-    consumer.poll("poll_pair_sums<" + type + ", " + squares.str() + "_words>", {"group"},
-                  (squares + "_words").str(), groupOf(squares), {});
     consumer.local("words", "PairWords<" + type + ">");
     consumer.poll("poll_pair_words<" + type + ", " + squares.str() + "_words, " + source.str() +
                       "_words>",
-                  {"group", "words"}, (source + "_words").str(), groupOf(source), scales);
+                  {"group", "words"}, (source + "_words").str(),
+                  {groupOf(squares), groupOf(source)}, scales, /*joins=*/"",
+                  /*also=*/(squares + "_words").str());
     consumer.computeMet(
         "add_pairs<" + type + ">",
         {"group", "words", ("weights_of<" + topK().getSymName() + ">(cta)").str(), "row"},

@@ -80,9 +80,9 @@ public:
   void computeMet(const llvm::Twine &callee, Args args, Accesses reads, Accesses writes,
                   Meeting when = Meeting::Always);
   /// No `writes`: the words go to registers. `joins`: bulk copies, which that edge's next signal
-  /// hands on.
+  /// hands on. `also`: a second edge, whose words the same looks wait for.
   void poll(const llvm::Twine &callee, Args args, llvm::StringRef edge, Accesses reads,
-            Accesses writes, llvm::StringRef joins = "");
+            Accesses writes, llvm::StringRef joins = "", llvm::StringRef also = "");
   void copy(const llvm::Twine &callee, Args args, AccessAttr source);
 
   /// A loop of `trips` (least of the expressions), or of a symbol; the steps of `body` go inside.

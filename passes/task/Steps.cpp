@@ -94,9 +94,10 @@ void Steps::computeMet(const Twine &callee, Args args, Accesses reads, Accesses 
 }
 
 void Steps::poll(const Twine &callee, Args args, StringRef edge, Accesses reads, Accesses writes,
-                 StringRef joins) {
-  PollOp::create(ops, loc, ops.getStringAttr(callee), strings(args), ref(edge), array(reads),
-                 array(writes), joins.empty() ? FlatSymbolRefAttr() : ref(joins));
+                 StringRef joins, StringRef also) {
+  PollOp::create(ops, loc, ops.getStringAttr(callee), strings(args), ref(edge),
+                 also.empty() ? FlatSymbolRefAttr() : ref(also), array(reads), array(writes),
+                 joins.empty() ? FlatSymbolRefAttr() : ref(joins));
 }
 
 void Steps::copy(const Twine &callee, Args args, AccessAttr source) {

@@ -197,7 +197,7 @@ static const Link kJoined[] = {
     {"poll_stream"}, {"poll_branch"}, {"join_row", /*isMany=*/false, "deal_row"}};
 // So are the outputs of a row's pairs until they are added, and the row until it is stored
 // (pair_row.cuh).
-static const Link kPairs[] = {{"poll_pair_sums"}, {"poll_pair_words"}, {"add_pairs"}};
+static const Link kPairs[] = {{"poll_pair_words"}, {"add_pairs"}};
 static const Link kAdded[] = {{"add_pairs", /*isMany=*/true}, {"store_pairs"}};
 static const Link kNormed[] = {{"poll_stream"}, {"norm_row", /*isMany=*/false, "deal_norm_row"}};
 

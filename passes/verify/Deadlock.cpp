@@ -54,13 +54,18 @@ private:
     return false;
   }
 
+  static std::string wordsOf(PollOp poll) {
+    std::string names = ("@" + poll.getEdge()).str();
+    return poll.getAlso() ? names + " or @" + poll.getAlso()->str() : names;
+  }
+
   void tell(const Standing &sm, int role) {
     const Standing::Of &of = sm.roles[role];
     const Edge &edge = program.edges[of.at->edge];
     InFlightDiagnostic fault = faults.at(of.at->op, sm.sm);
     fault << "deadlock: the " << nameOfTask(of.at->op);
     if (of.at->kind == Instr::Poll)
-      fault << " polls words of @" << Program::nameOf(edge.op)
+      fault << " polls words of " << wordsOf(cast<PollOp>(of.at->op))
             << " that nothing publishes in this launch; expected a task.compute of the "
             << nameOfRole(edge.from) << " that writes them, before what waits for this poll";
     else if (of.at->kind == Instr::LaunchWait)

@@ -186,6 +186,17 @@ private:
           break;
         }
     if (auto poll = dyn_cast<PollOp>(op)) {
+      if (FlatSymbolRefAttr also = poll.getAlsoAttr())
+        push("weaken poll", "without " + also.getValue(), [=](Operation *op) {
+          auto poll = cast<PollOp>(op);
+          auto isKept = [&](Attribute read) {
+            auto exchange = kernelOf(op).lookup<ExchangeOp>(cast<AccessAttr>(read).getBuffer());
+            return !exchange || exchange.getEdgeAttr() != also;
+          };
+          poll.setReadsAttr(ArrayAttr::get(
+              op->getContext(), llvm::filter_to_vector(poll.getReads().getValue(), isKept)));
+          poll.removeAlsoAttr();
+        });
       accesses(op, "reads", "read");
       accesses(op, "writes", "write");
     } else if (compute) {

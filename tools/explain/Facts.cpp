@@ -178,7 +178,8 @@ private:
     };
     stage.walk([&](Operation *op) {
       if (auto poll = dyn_cast<PollOp>(op))
-        add(poll.getEdge());
+        for (FlatSymbolRefAttr edge : poll.edges())
+          add(edge.getValue());
       if (auto wait = dyn_cast<WaitOp>(op))
         add(wait.getEdge());
       if (auto acquire = dyn_cast<AcquireOp>(op))

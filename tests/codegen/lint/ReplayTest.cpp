@@ -67,6 +67,32 @@ TEST_CASE("a rank touches its own memory, but for words that it stores") {
                Contains("line 11: reads rank_1's_" + name + ", which another rank has"));
 }
 
+TEST_CASE("a poll looks at the exchanges that it waits for") {
+  auto kernel = [](const std::string &waits, const std::string &more) {
+    return R"(
+    task.kernel @layer "toy" target "sm_90a" sms 1 rows 1 {
+      task.exchange @t [1, 4] bf16 sentinel sets 2 slot 0 edge @t_words
+      task.exchange @squares [1, 4] f32 sentinel sets 2 slot 1 edge @squares_words
+      task.edge 0 @t_words words poller -> poller
+      task.edge 1 @squares_words words poller -> poller
+      task.stage @s linear reads [] writes [] config {} {
+        task.role poller {
+          task.poll "poll" [] waits )" +
+           waits + " reads [@t[0, 0] 1 x [4]" + more + R"(] writes []
+        }
+      }
+    }
+  )";
+  };
+  const std::string log = "launch 0 layer 0\n0 1 wait @t_words relaxed.gpu\n"
+                          "  load t 0 8 relaxed\n  load squares 0 16 relaxed\n";
+  CHECK(found(kernel("@t_words and @squares_words", ", @squares[0, 0] 1 x [4]"), log) == "");
+  CHECK_THAT(
+      found(kernel("@t_words", ""), log),
+      Contains("line 4: 'wait @t_words relaxed.gpu' loads bytes [0, 16) of squares, expected "
+               "nothing of it"));
+}
+
 TEST_CASE("launches of a step are joined by their own counter") {
   const StringRef kernel = R"(
     task.kernel @step "step" target "sm_90a" sms 1 rows 1 attributes {launches = 2 : i64, layered = 0 : i64} {

@@ -36,9 +36,10 @@ Linted &kernelOf(int64_t rows, const std::string &name) {
 
 /// What carries edges of words: device function, and the verb of its marks.
 const std::pair<const char *, const char *> kSteps[] = {
-    {"poll_stream", "wait"},  {"poll_branch", "wait"},     {"join_row", "signal"},
-    {"deal_row", "signal"},   {"deal_norm_row", "signal"}, {"epilogue_outputs", "signal"},
-    {"poll_outputs", "wait"}, {"poll_scales", "wait"},     {"combine_normed", "signal"},
+    {"poll_stream", "wait"},     {"poll_branch", "wait"},     {"join_row", "signal"},
+    {"deal_row", "signal"},      {"deal_norm_row", "signal"}, {"epilogue_outputs", "signal"},
+    {"poll_outputs", "wait"},    {"poll_scales", "wait"},     {"combine_normed", "signal"},
+    {"poll_pair_words", "wait"},
 };
 
 /// The edges of words that calls of a function name: "@mid_words" of "join_row<mid_rows,
@@ -49,6 +50,11 @@ std::set<std::string> edgesOf(task::KernelOp kernel, StringRef function) {
     auto callee = op->getAttrOfType<StringAttr>("callee");
     if (!callee || callee.getValue().split('<').first != function)
       return;
+    // The mark of a poll of two exchanges is that of the first.
+    if (auto poll = dyn_cast<task::PollOp>(op)) {
+      edges.insert(("@" + poll.getEdge()).str());
+      return;
+    }
     StringRef text = callee.getValue();
     while (!text.empty()) {
       StringRef name = text.take_while([](char c) { return llvm::isAlnum(c) || c == '_'; });

@@ -178,3 +178,34 @@ task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
     }
   }
 }
+
+// -----
+
+// Words of a second exchange need its edge, and the edge words.
+task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
+  task.exchange @t [1, 8] bf16 sentinel sets 2 slot 0 edge @t_words
+  task.exchange @u [1, 8] bf16 sentinel sets 2 slot 1 edge @u_words
+  task.edge 0 @t_words words epilogue -> poller
+  task.edge 1 @u_words words epilogue -> poller
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      // expected-error @+1 {{expected a poll of @t_words to read the exchange of that edge, but it reads @u}}
+      task.poll "poll" [] waits @t_words reads [@t[0, 0] 1 x [8], @u[0, 0] 1 x [8]] writes []
+    }
+  }
+}
+
+// -----
+
+task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
+  task.exchange @t [1, 8] bf16 sentinel sets 2 slot 0 edge @t_words
+  task.exchange @u [1, 8] bf16 sentinel sets 2 slot 1 edge @u_words
+  task.edge 0 @t_words words epilogue -> poller
+  task.edge 1 @u_words words epilogue -> poller
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      // expected-error @+1 {{expected to read words of @u_words}}
+      task.poll "poll" [] waits @t_words and @u_words reads [@t[0, 0] 1 x [8]] writes []
+    }
+  }
+}

@@ -119,10 +119,9 @@
 // ONE: task.refill @xs
 // ONE-NEXT: task.local "row" : "PairRowSums<unpooler::Pairs>" = "{}"
 // ONE-NEXT: task.for "group" in 2 {
-// ONE-NEXT: task.poll "poll_pair_sums<unpooler::Pairs, squares_words>" ["group"] waits @squares_words reads [@squares[d1 * 2, 0] 2 x [8]] writes []
 // ONE-NEXT: task.local "words" : "PairWords<unpooler::Pairs>"
-// ONE-NEXT: task.poll "poll_pair_words<unpooler::Pairs, squares_words, t_words>" ["group", "words"] waits @t_words reads [@t[d1 * 2, 0] 2 x [128]] writes [@pair_scales[0, d1 * 2] 1 x [2]]
-// ONE-NEXT: task.compute "add_pairs<unpooler::Pairs>" ["group", "words", "weights_of<top_k>(cta)", "row"] reads [@pair_scales[0, d1 * 2] 1 x [2], @pair_weights{{.*}} writes []
+// ONE-NEXT: task.poll "poll_pair_words<unpooler::Pairs, squares_words, t_words>" ["group", "words"] waits @t_words and @squares_words reads [@squares[d1 * 2, 0] 2 x [8], @t[d1 * 2, 0] 2 x [128]] writes [@pair_scales[0, d1 * 2] 1 x [2]]
+// ONE-NEXT: task.compute "add_pairs<unpooler::Pairs>" ["group", "words", "weights_of<top_k>(cta)", "row"] reads [@pair_scales[0, d1 * 2] 1 x [2], @pair_weights{{.*}} writes [] meets always
 // ONE: task.compute "store_pairs<unpooler::Pairs>" ["row"] reads [@pair_scales[0, 0] 1 x [4]] writes [@xs[0, 0] 1 x [128]]
 // ONE-NOT: @m_words
 
