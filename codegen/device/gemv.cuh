@@ -117,6 +117,7 @@ MEGALITH_DEVICE void stream_pieces(Cta &cta, int tile, int pieces, int expert = 
 /// Producer: the same of pieces `first` .. first + pieces - 1.
 template <class Free, class Full, int Window, class R, class L, class Cta>
 MEGALITH_DEVICE void stream_pieces_from(Cta &cta, int tile, int first, int pieces) {
+  static_assert(L::kPieceBlocks * L::kTopStrips * L::kStripBytes <= R::kSlotBytes);
   PieceRun run = piece_run<L>(cta, tile, pieces);
   run.from += first * run.piece_stride;
   stream<Free, Full, Window, R>(cta, run);
