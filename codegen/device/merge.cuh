@@ -41,14 +41,16 @@ MEGALITH_DEVICE void poll_partials(const Cta &cta, const MergeTile &tile) {
 
 namespace detail {
 
-/// Combines `count` splits, whose words begin at `splits`: value[i] = sum w o /
-/// sum w l of channel 32 i + lane of a merge tile's part, with w = 2^(m - max
-/// m); zero for a dead row, which has none.
+/// What a warp knows of the splits of a merge tile: lane s the factor of split s, all lanes the sum
+/// of their weights.
+struct SplitWeights {
+  float factor, sum;
+};
+
+/// Of `count` splits, whose words begin at `splits`: w = 2^(m - max m) and sum w l.
 template <class C>
-MEGALITH_DEVICE void merged_values(const unsigned char *splits, int count, int lane,
-                                   float (&value)[(AttentionShape<C>::kPartDim + 31) / 32]) {
-  using S = AttentionShape<C>;
-  constexpr int kStride = S::kPartWords * 16, kEach = (S::kPartDim + 31) / 32;
+MEGALITH_DEVICE SplitWeights weigh_splits(const unsigned char *splits, int count, int lane) {
+  constexpr int kStride = AttentionShape<C>::kPartWords * 16;
   const bool mine = lane < count;
   float weight = 1; // bounded scores: all relative to 2^0
   if constexpr (!C::kBounded) {
@@ -61,44 +63,94 @@ MEGALITH_DEVICE void merged_values(const unsigned char *splits, int count, int l
   float sum = mine ? weight * platform::ld_shared<float>(splits + lane * kStride + 4) : 0.0f;
   for (int mask = 16; mask > 0; mask /= 2)
     sum += platform::shfl_xor(sum, mask);
-  // Channel 32 i + lane of the part: three floats to a word, after m and l.
-  const unsigned char *source[kEach];
-  MEGALITH_UNROLL_ALL
-  for (int i = 0; i < kEach; ++i) {
-    const int at = 2 + (32 * i + lane < S::kPartDim ? 32 * i + lane : 0);
-    source[i] = splits + at / kEpochPayload * 16 + at % kEpochPayload * 4;
-  }
-  // A batch of splits at a time, so that their loads are under way together;
-  // behind the last split they read what is not used.
-  float o[kEach] = {};
-  constexpr int kBatch = kEach < 2 || (C::kBounded && kEach < 4) ? 8 : kEach < 4 ? 4 : 2;
+  return {weight, sum};
+}
+
+/// Byte of channel `channel` of a part in a split's words: three floats to a word, after m and l.
+MEGALITH_DEVICE int channel_place(int channel) {
+  const int at = 2 + channel;
+  return at / kEpochPayload * 16 + at % kEpochPayload * 4;
+}
+
+/// Sums of w o over the splits, in ascending order, of N channels of a lane, which lie at `source`
+/// in the first split; zero for a dead row, which has none.
+template <class C, int N>
+MEGALITH_DEVICE void add_splits(const unsigned char *(&source)[N], int count, float factor,
+                                float (&o)[N]) {
+  // A batch of splits at a time, so that their loads are under way together; behind the last split
+  // they read what is not used.
+  constexpr int kStride = AttentionShape<C>::kPartWords * 16;
+  constexpr int kBatch = N < 2 || (C::kBounded && N < 4) ? 8 : N < 4 ? 4 : 2;
   static_assert(kMaxSplits % kBatch == 0 && kMaxSplits <= 32);
   MEGALITH_UNROLL(1)
   for (int batch = 0; batch < count; batch += kBatch) {
-    float part[kBatch][kEach];
+    float part[kBatch][N];
     MEGALITH_UNROLL_ALL
     for (int s = 0; s < kBatch; ++s) {
       MEGALITH_UNROLL_ALL
-      for (int i = 0; i < kEach; ++i)
+      for (int i = 0; i < N; ++i)
         part[s][i] = platform::ld_shared<float>(source[i] + s * kStride);
     }
     MEGALITH_UNROLL_ALL
-    for (int i = 0; i < kEach; ++i)
+    for (int i = 0; i < N; ++i)
       source[i] += kBatch * kStride;
     MEGALITH_UNROLL_ALL
     for (int s = 0; s < kBatch; ++s) {
       float w = 1;
       if constexpr (!C::kBounded)
-        w = platform::shfl(weight, batch + s);
+        w = platform::shfl(factor, batch + s);
       MEGALITH_UNROLL_ALL
-      for (int i = 0; i < kEach; ++i)
+      for (int i = 0; i < N; ++i)
         if (batch + s < count)
           o[i] = C::kBounded ? o[i] + part[s][i] : platform::fmaf_(w, part[s][i], o[i]);
     }
   }
+}
+
+/// Combines `count` splits, whose words begin at `splits`: value[i] = sum w o / sum w l of channel
+/// 32 i + lane of a merge tile's part; zero for a dead row, which has none.
+template <class C>
+MEGALITH_DEVICE void merged_values(const unsigned char *splits, int count, int lane,
+                                   float (&value)[(AttentionShape<C>::kPartDim + 31) / 32]) {
+  using S = AttentionShape<C>;
+  constexpr int kEach = (S::kPartDim + 31) / 32;
+  const SplitWeights weights = weigh_splits<C>(splits, count, lane);
+  const unsigned char *source[kEach];
   MEGALITH_UNROLL_ALL
   for (int i = 0; i < kEach; ++i)
-    value[i] = count > 0 ? quotient(o[i], sum) : 0.0f;
+    source[i] = splits + channel_place(32 * i + lane < S::kPartDim ? 32 * i + lane : 0);
+  float o[kEach] = {};
+  add_splits<C>(source, count, weights.factor, o);
+  MEGALITH_UNROLL_ALL
+  for (int i = 0; i < kEach; ++i)
+    value[i] = count > 0 ? quotient(o[i], weights.sum) : 0.0f;
+}
+
+/// The same by all consumer warps, between two meetings: warp i combines channels 32 i + lane for
+/// all, and leaves them where the first split has its own, which no other lane reads before.
+template <class C, class Cta>
+MEGALITH_DEVICE void merged_among(const Cta &cta, int count,
+                                  float (&value)[(AttentionShape<C>::kPartDim + 31) / 32]) {
+  using S = AttentionShape<C>;
+  constexpr int kEach = (S::kPartDim + 31) / 32;
+  unsigned char *splits = C::Mparts::row(cta, 0, 0);
+  consumer_sync();
+  if constexpr (kEach == 1 || S::kPartDim % 32 != 0 || kEach > kConsumerWarps) {
+    merged_values<C>(splits, count, cta.lane, value);
+  } else {
+    if (cta.role_warp < kEach) {
+      unsigned char *place = splits + channel_place(32 * cta.role_warp + cta.lane);
+      const SplitWeights weights = weigh_splits<C>(splits, count, cta.lane);
+      const unsigned char *source[1] = {place};
+      float o[1] = {};
+      add_splits<C>(source, count, weights.factor, o);
+      platform::st_shared(place, count > 0 ? quotient(o[0], weights.sum) : 0.0f);
+    }
+    consumer_sync();
+    MEGALITH_UNROLL_ALL
+    for (int i = 0; i < kEach; ++i)
+      value[i] = platform::ld_shared<float>(splits + channel_place(32 * i + cta.lane));
+  }
 }
 
 /// Where a consumer warp stores words that all warps have: each in its share of
@@ -186,9 +238,8 @@ MEGALITH_DEVICE void merge_splits(const Cta &cta, const MergeTile &tile, int slo
 template <class C, class E, class Cta>
 MEGALITH_DEVICE void merge_splits(const Cta &cta, const MergeTile &tile) {
   const auto store = detail::store_among<C, E>(cta, tile);
-  consumer_sync();
   float value[(AttentionShape<C>::kPartDim + 31) / 32];
-  detail::merged_values<C>(C::Mparts::row(cta, 0, 0), tile.splits, cta.lane, value);
+  detail::merged_among<C>(cta, tile.splits, value);
   detail::publish_head<C, E>(cta, value, store);
 }
 
@@ -218,15 +269,12 @@ MEGALITH_DEVICE void fetch_gate(const Cta &cta, const MergeTile &tile, HeadGate<
 }
 
 namespace detail {
-/// merge_gated of the splits' words at `splits`.
+/// merge_gated of the head's channels, which are combined.
 template <class C, class Norm, class E, class Cta, class Store>
-MEGALITH_DEVICE void merge_gated_at(const Cta &cta, const MergeTile &tile,
-                                    const unsigned char *splits, const HeadGate<C> &gate,
-                                    const Store &store) {
+MEGALITH_DEVICE void publish_gated(const Cta &cta, float (&value)[AttentionShape<C>::kPerLane],
+                                   const HeadGate<C> &gate, const Store &store) {
   using S = AttentionShape<C>;
   static_assert(S::kPartDim == S::kDim, "the norm is of a whole head");
-  float value[S::kPerLane];
-  merged_values<C>(splits, tile.splits, cta.lane, value);
   float scale = 1;
   if constexpr (requires { Norm::kEps; }) {
     float sum = 0;
@@ -250,17 +298,19 @@ MEGALITH_DEVICE void merge_gated_at(const Cta &cta, const MergeTile &tile,
 template <class C, class Norm, class E, class Cta>
 MEGALITH_DEVICE void merge_gated(const Cta &cta, const MergeTile &tile, int slot,
                                  const HeadGate<C> &gate) {
-  detail::merge_gated_at<C, Norm, E>(cta, tile, C::Mparts::row(cta, slot, 0), gate,
-                                     detail::store_alone<C, E>(cta, tile));
+  float value[AttentionShape<C>::kPerLane];
+  detail::merged_values<C>(C::Mparts::row(cta, slot, 0), tile.splits, cta.lane, value);
+  detail::publish_gated<C, Norm, E>(cta, value, gate, detail::store_alone<C, E>(cta, tile));
 }
 
-/// Consumer, after poll_partials: likewise. All warps make all of the head, and
+/// Consumer, after poll_partials: likewise. All warps norm all of the head, and
 /// each stores it to its share of the ranks.
 template <class C, class Norm, class E, class Cta>
 MEGALITH_DEVICE void merge_gated(const Cta &cta, const MergeTile &tile, const HeadGate<C> &gate) {
   const auto store = detail::store_among<C, E>(cta, tile);
-  consumer_sync();
-  detail::merge_gated_at<C, Norm, E>(cta, tile, C::Mparts::row(cta, 0, 0), gate, store);
+  float value[AttentionShape<C>::kPerLane];
+  detail::merged_among<C>(cta, tile.splits, value);
+  detail::publish_gated<C, Norm, E>(cta, value, gate, store);
 }
 
 } // namespace megalith
