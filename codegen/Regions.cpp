@@ -165,7 +165,18 @@ private:
   }
 
   /// Whether recording takes the step's time.
-  bool isTimedPoll(Operation *op) { return isTraced && who == Role::Consumer && isa<PollOp>(op); }
+  bool isTimedPoll(Operation *op) {
+    return isTraced && who == Role::Consumer && isa_and_nonnull<PollOp>(op);
+  }
+
+  /// Whether there is another poll before or behind one, and only declarations in between: all of
+  /// them are timed as one.
+  bool goesOn(Operation *poll, Operation *(Operation::*next)()) {
+    Operation *op = (poll->*next)();
+    while (op && isa<LocalOp>(op) && !cast<LocalOp>(op).getInit())
+      op = (op->*next)();
+    return isTimedPoll(op);
+  }
 
   StringRef waitVerb(WaitOp op) {
     if (!isTraced || (who != Role::Consumer && who != Role::Epilogue))
@@ -192,13 +203,18 @@ private:
   bool fuses() { return !isTraced || who == Role::Producer; }
 
   LogicalResult step(Operation *op) {
-    if (endsProduct(op))
+    if (endsProduct(op) && !isTimedPoll(op->getPrevNode()))
       out.line("trace_product(cta);");
     if (!isTimedPoll(op))
       return print(op);
-    out.line("trace_poll(cta);");
+    if (!goesOn(op, &Operation::getPrevNode))
+      out.line("trace_poll(cta);");
     LogicalResult result = print(op);
-    out.line("trace_polled(cta);");
+    Operation *next = op->getNextNode();
+    if (next && endsProduct(next))
+      out.line("trace_polled_product(cta);");
+    else if (!goesOn(op, &Operation::getNextNode))
+      out.line("trace_polled(cta);");
     return result;
   }
 

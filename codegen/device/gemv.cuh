@@ -312,11 +312,11 @@ MEGALITH_COLD RunProduct<IsTraced> product_of_run(const LaunchArgs &args, uint64
   float sum[kApart][4] = {};
   do {
     const int slot = use % R::kSlots;
-    const uint32_t before = product.begin();
+    product.begin(cta.lane);
     platform::mark<platform::verb::Wait, Full>();
     await_phase<Full>(cta, slot, use / R::kSlots & 1, use);
     platform::mark_end();
-    product.end(before);
+    product.end(cta.lane);
     loop.a = R::slot(cta, slot) + strip * Shape::kStripBytes + 16 * (cta.lane % 4);
     platform::mma_k_blocks<kSteps, Shape::kIsNarrow ? 2 : 1>(sum, loop, blocks,
                                                              strips * Shape::kStripBytes);

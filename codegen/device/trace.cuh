@@ -4,6 +4,9 @@
 //
 // It must not cost what it measures, and a layer's code is as large as the instruction cache: what
 // is kept are clock reads in registers, written in one place a stage that is known when compiling.
+// Only lane 0 reads its clock: what all lanes read comes through uniform registers, for which the
+// warp waits and which are copied then. A stretch's clock is taken off its sum when it begins and
+// added when it ends, so that no register holds it meanwhile.
 // Registers are not emptied between stages: the host knows which times are of a stage. Times are
 // the SM's clock; the host aligns SMs by the pairs (clock, global timer) at both ends of each warp.
 #pragma once
@@ -27,6 +30,7 @@ template <class Cta> MEGALITH_DEVICE void trace_begin(Cta &cta) {
   cta.trace.head =
       reinterpret_cast<TraceHead *>(static_cast<unsigned char *>(cta.args.buffer[kTraceBuffer]) +
                                     (cta.sm * kWarpsPerCta + cta.warp) * kBytes);
+  platform::forget(cta.trace.head); // else each stage adds it up again
   const uint32_t now = platform::clock(), timer = detail::timer_low();
   if (cta.lane == 0)
     platform::st_global(cta.trace.head,
@@ -42,85 +46,67 @@ template <class Cta> MEGALITH_DEVICE void trace_end(const Cta &cta) {
 
 /// Producer, poller: end of the part in stage S.
 template <class S, class Cta> MEGALITH_DEVICE void trace_stage(const Cta &cta) {
-  const uint32_t now = platform::clock();
   if (cta.lane == 0)
-    platform::st_global<uint32_t>(&detail::trace_entry<S>(cta)->end, now);
+    platform::st_global<uint32_t>(&detail::trace_entry<S>(cta)->end, platform::clock());
 }
 
 /// Epilogue: end of the part in stage S.
 template <class S, class Cta> MEGALITH_DEVICE void trace_epilogue(const Cta &cta) {
-  const uint32_t now = platform::clock();
   if (cta.lane == 0)
-    platform::st_global(&detail::trace_entry<S>(cta)->end, u32x2{now, cta.trace.ready});
+    platform::st_global(&detail::trace_entry<S>(cta)->end,
+                        u32x2{platform::clock(), cta.trace.ready});
 }
 
 /// Consumers: end of the part in stage S.
 template <class S, class Cta> MEGALITH_DEVICE void trace_consumer(Cta &cta) {
-  const uint32_t now = platform::clock();
   if (cta.lane == 0) {
+    const uint32_t now = platform::clock();
     TraceEntry *entry = detail::trace_entry<S>(cta);
-    platform::st_global(&entry->end, u32x4{now, cta.trace.ready, cta.trace.first, cta.trace.last});
-    platform::st_global(&entry->waited, u32x2{cta.trace.waited, cta.trace.stalled});
+    platform::st_global(&entry->end,
+                        u32x4{now, cta.trace.ready, cta.trace.pieces.first, cta.trace.last});
+    platform::st_global(&entry->waited, u32x2{cta.trace.waited, cta.trace.pieces.stalled});
   }
-  cta.trace.first = 0;
+  cta.trace.pieces.first = 0;
 }
 
 /// Consumers: what they are about to hand over is computed.
 template <class Cta> MEGALITH_DEVICE void trace_product(Cta &cta) {
-  cta.trace.last = platform::clock();
+  if (cta.lane == 0)
+    cta.trace.last = platform::clock();
 }
 
-/// Consumers, epilogue: `wait`, noting when it was over, and for how long it was.
-template <class E, class Cta> MEGALITH_DEVICE int timed_wait(Cta &cta) {
-  const uint32_t before = platform::clock();
-  const int slot = wait<E>(cta);
-  cta.trace.ready = platform::clock();
-  cta.trace.waited += cta.trace.ready - before;
-  return slot;
-}
-
-/// Consumers: around a poll, the same.
+/// Consumers: around polls, noting when they were over, and for how long they were.
 template <class Cta> MEGALITH_DEVICE void trace_poll(Cta &cta) {
-  cta.trace.since = platform::clock();
+  if (cta.lane == 0)
+    cta.trace.waited -= platform::clock();
 }
 template <class Cta> MEGALITH_DEVICE void trace_polled(Cta &cta) {
-  cta.trace.ready = platform::clock();
-  cta.trace.waited += cta.trace.ready - cta.trace.since;
+  if (cta.lane == 0) {
+    cta.trace.ready = platform::clock();
+    cta.trace.waited += cta.trace.ready;
+  }
 }
 
-/// Consumers: the same for the ring's next piece.
-template <class E, class Cta> MEGALITH_DEVICE int timed_piece(Cta &cta) {
-  const uint32_t before = platform::clock();
+/// The same where what they hand over is what they polled.
+template <class Cta> MEGALITH_DEVICE void trace_polled_product(Cta &cta) {
+  trace_polled(cta);
+  cta.trace.last = cta.trace.ready;
+}
+
+/// Consumers, epilogue: `wait`, timed as a poll.
+template <class E, class Cta> MEGALITH_DEVICE int timed_wait(Cta &cta) {
+  trace_poll(cta);
   const int slot = wait<E>(cta);
-  const uint32_t now = platform::clock();
-  cta.trace.stalled += now - before;
-  if (cta.trace.first == 0)
-    cta.trace.first = now;
+  trace_polled(cta);
   return slot;
 }
 
-/// What a function that is called records of the ring's pieces that it waits for, as timed_piece
-/// would: nothing in kernels that do not record.
-template <bool IsTraced> struct PieceClocks {
-  static MEGALITH_DEVICE uint32_t begin() { return 0; }
-  MEGALITH_DEVICE void end(uint32_t) {}
-  template <class Cta> MEGALITH_DEVICE void add_to(Cta &) const {}
-};
-template <> struct PieceClocks<true> {
-  uint32_t first = 0, stalled = 0;
-
-  static MEGALITH_DEVICE uint32_t begin() { return platform::clock(); }
-  MEGALITH_DEVICE void end(uint32_t before) {
-    const uint32_t now = platform::clock();
-    stalled += now - before;
-    if (first == 0)
-      first = now;
-  }
-  template <class Cta> MEGALITH_DEVICE void add_to(Cta &cta) const {
-    cta.trace.stalled += stalled;
-    if (cta.trace.first == 0)
-      cta.trace.first = first;
-  }
-};
+/// Consumers: `wait` for the ring's next piece.
+template <class E, class Cta> MEGALITH_DEVICE int timed_piece(Cta &cta) {
+  cta.trace.pieces.begin(cta.lane);
+  const int slot = wait<E>(cta);
+  cta.trace.pieces.end(cta.lane);
+  return slot;
+}
 
 } // namespace megalith

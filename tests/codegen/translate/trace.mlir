@@ -7,10 +7,11 @@
 // OFF: return epilogue(cta);
 
 // CHECK: #include "codegen/device/trace.cuh"
-// CHECK: static constexpr int kTraceStages = 2;
+// CHECK: static constexpr int kTraceStages = 3;
 task.kernel @traced "test" target "sm_90a" sms 4 rows 1 smem 8192 {
   task.weights @w n 8 k 128 slot 0 rows ["w"]
   task.exchange @h [1, 8] bf16 sentinel sets 2 slot 1 edge @h_words
+  task.exchange @y [1, 8] bf16 sentinel sets 2 slot 2 edge @y_words
   task.ring @ring 2 x 2048 full @w_full free @w_free {offset = 0}
   task.buffer @part [128, 8] f32 smem scratch {guard = @p_full, offset = 4096, type = "Part<$offset, $slots>"}
   task.edge 0 @h_words words epilogue -> consumer
@@ -19,6 +20,7 @@ task.kernel @traced "test" target "sm_90a" sms 4 rows 1 smem 8192 {
   task.edge 3 @p_full mbarrier consumer -> epilogue {offset = 7968, arrivals = 8}
   task.edge 4 @p_free credit epilogue -> consumer {offset = 7976}
   task.edge 5 @x_full mbarrier poller -> consumer {offset = 7984}
+  task.edge 6 @y_words words consumer -> poller
 
   // CHECK: struct first : Linear<w, 8, 128, 1> {
   // CHECK-NEXT: static constexpr int kStage = 0;
@@ -55,6 +57,24 @@ task.kernel @traced "test" target "sm_90a" sms 4 rows 1 smem 8192 {
   // CHECK: // second
   // CHECK-NEXT: multiply_pieces<w_full, w_free, ring, second>(cta, sum, 0, 2, column);
   // CHECK-NEXT: trace_consumer<second>(cta);
+
+  // Polls in a row are timed as one; what was polled is handed over as it is.
+  // CHECK: // third
+  // CHECK-NEXT: {
+  // CHECK-NEXT: trace_poll(cta);
+  // CHECK-NEXT: poll_stream<third, h_words>(cta, stream);
+  // CHECK-NEXT: Words branch;
+  // CHECK-NEXT: poll_branch<third, h_words>(cta, branch);
+  // CHECK-NEXT: trace_polled_product(cta);
+  // CHECK-NEXT: join_row<third, y_words>(cta, stream, branch);
+  // CHECK-NEXT: trace_poll(cta);
+  // CHECK-NEXT: poll_stream<third, h_words>(cta, stream);
+  // CHECK-NEXT: trace_polled(cta);
+  // CHECK-NEXT: const int seen = stream.seen;
+  // CHECK-NEXT: trace_poll(cta);
+  // CHECK-NEXT: poll_branch<third, h_words>(cta, branch);
+  // CHECK-NEXT: trace_polled(cta);
+  // CHECK-NEXT: trace_consumer<third>(cta);
 
   // CHECK: void epilogue(Cta &cta) {
   // CHECK: launch_wait();
@@ -108,6 +128,17 @@ task.kernel @traced "test" target "sm_90a" sms 4 rows 1 smem 8192 {
     }
     task.role epilogue {
       task.compute "nothing()" [] reads [] writes []
+    }
+  }
+  task.stage @third linear reads [] writes [] config {} {
+    task.role consumer {
+      task.poll "poll_stream<third, h_words>" ["stream"] waits @h_words reads [@h[0, 0] 1 x [8]] writes []
+      task.local "branch" : "Words"
+      task.poll "poll_branch<third, h_words>" ["branch"] waits @h_words reads [@h[0, 0] 1 x [8]] writes []
+      task.compute "join_row<third, y_words>" ["stream", "branch"] reads [] writes [@y[0, 0] 1 x [8]]
+      task.poll "poll_stream<third, h_words>" ["stream"] waits @h_words reads [@h[0, 0] 1 x [8]] writes []
+      task.local "seen" : "const int" = "stream.seen"
+      task.poll "poll_branch<third, h_words>" ["branch"] waits @h_words reads [@h[0, 0] 1 x [8]] writes []
     }
   }
 }
