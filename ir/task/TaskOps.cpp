@@ -612,6 +612,10 @@ LogicalResult PollOp::verify() {
                               "look at words, but "
                            << getEdgeAttr() << " is a words edge";
   }
+  if (getAlsoAttr() && (getAlsoAttr() == getEdgeAttr() ||
+                        kernelOf(*this).lookup<EdgeOp>(getEdgeAttr()).getKind() != EdgeKind::Words))
+    return emitOpError() << "expected a poll of two edges to wait for words of each, but got "
+                         << getEdgeAttr() << " and " << getAlsoAttr();
   if (failed(verifyStores(*this, getWrites())))
     return failure();
   SmallVector<FlatSymbolRefAttr, 2> unread = edges();

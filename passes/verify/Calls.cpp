@@ -217,10 +217,14 @@ static LogicalResult verifyMeeting(ComputeOp call) {
   if (!call.getMeets())
     return success();
   const ArrayAttr args = call.getArgs();
+  auto isLater = [&](size_t argument) {
+    int64_t round = 0;
+    return argument < args.size() &&
+           !cast<StringAttr>(args[argument]).getValue().getAsInteger(10, round) && round > 0;
+  };
   for (const verify::MeetingFunction &function : verify::meetingFunctions())
     if (function.name == functionOf(call) && function.when == *call.getMeets() &&
-        (!function.round || (*function.round < args.size() &&
-                             cast<StringAttr>(args[*function.round]).getValue() != "0")))
+        (!function.round || isLater(*function.round)))
       return success();
   return call.emitOpError() << "says that all warps meet in it ("
                             << stringifyMeeting(*call.getMeets()) << "), but in "

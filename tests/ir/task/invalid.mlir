@@ -209,3 +209,34 @@ task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
     }
   }
 }
+
+// -----
+
+task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
+  task.exchange @t [1, 8] bf16 sentinel sets 2 slot 0 edge @t_words
+  task.edge 0 @t_words words epilogue -> poller
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      // expected-error @+1 {{expected a poll of two edges to wait for words of each, but got @t_words and @t_words}}
+      task.poll "poll" [] waits @t_words and @t_words reads [@t[0, 0] 1 x [8]] writes []
+    }
+  }
+}
+
+// -----
+
+// Nor do bulk copies look at the words of the second.
+task.kernel @k "toy" target "sm_90a" sms 4 rows 1 {
+  task.exchange @h [1, 8] bf16 plain sets 1 slot 0 edge @h_words
+  task.exchange @t [1, 8] bf16 sentinel sets 2 slot 1 edge @t_words
+  task.buffer @xs [1, 8] bf16 smem scratch
+  task.edge 0 @h_words launch epilogue -> poller
+  task.edge 1 @x_full mbarrier poller -> consumer
+  task.edge 2 @t_words words epilogue -> poller
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      // expected-error @+1 {{expected a poll of two edges to wait for words of each, but got @h_words and @t_words}}
+      task.poll "fetch_rows" [] waits @h_words and @t_words reads [@h[0, 0] 1 x [8], @t[0, 0] 1 x [8]] writes [@xs[0, 0] 1 x [8]] joins @x_full
+    }
+  }
+}

@@ -451,6 +451,26 @@ task.kernel @first_round "toy" target "sm_90a" sms 1 rows 1 {
 
 // -----
 
+// which is a number, whatever else the first is written as,
+task.kernel @first_round_again "toy" target "sm_90a" sms 1 rows 1 {
+  task.buffer @xs [1, 8] f32 smem scratch
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+    task.role consumer {
+      task.for "turn" in 2 {
+        // expected-error @+1 {{says that all warps meet in it (writing), but in attention_finish they do not; expected a task.refill before it, or a function of verify::meetingFunctions}}
+        task.compute "attention_finish<attention>" ["tile", "state", "00"] reads [] writes [@xs[0, 0] 1 x [8]] meets writing
+        task.compute "gemv" [] reads [@xs[0, 0] 1 x [8]] writes []
+      }
+    }
+  }
+}
+
+// -----
+
 // but only if the tile has it.
 task.kernel @not_always "toy" target "sm_90a" sms 1 rows 1 {
   task.buffer @xs [1, 8] f32 smem scratch
