@@ -628,7 +628,9 @@ LogicalResult PollOp::verify() {
       continue;
     if (!exchange || !llvm::is_contained(edges(), exchange.getEdgeAttr()))
       return emitOpError() << "expected a poll of " << getEdgeAttr()
-                           << " to read the exchange of that edge, but it reads "
+                           << (getAlso() ? " and @" + getAlso()->str() : std::string())
+                           << " to read the exchange of "
+                           << (getAlso() ? "one of these edges" : "that edge") << ", but it reads "
                            << access.getBuffer();
     llvm::erase(unread, exchange.getEdgeAttr());
   }

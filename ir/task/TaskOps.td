@@ -387,7 +387,7 @@ def PollOp : Task_StepOp<"poll"> {
 def ComputeOp : Task_StepOp<"compute"> {
   let summary = "a device function of one role; touches exactly what it lists";
   let description = [{
-    `reads` and `writes` list every buffer it touches; a write to an exchange publishes words. `ring_slot`, when
+    `reads` and `writes` list every buffer it touches; a write to an exchange publishes words. `ring`, when
     present, names the ring whose slot of the role's latest wait it reads. Registers are not listed. `result`
     is the C++ declaration of what the call returns ("const Fragment sum"). `meets` says when all warps of the
     role meet in it, for those who rely on it; task-verify knows which device functions do (passes/verify/Calls.cpp).

@@ -205,6 +205,18 @@ static const Link kNormed[] = {{"poll_stream"}, {"norm_row", /*isMany=*/false, "
 // (gemv.cuh).
 static const Link kHeld[] = {{"gemv_ahead", true}, {"gemv_held"}, {"store_part"}};
 
+bool verify::areOfOneWork(Operation *call, Operation *other) {
+  const StringRef one = functionOf(call), two = functionOf(other);
+  const ArrayRef<Link> chains[] = {kAttention, kHeads, kBest,   kJoined,
+                                   kPairs,     kAdded, kNormed, kHeld};
+  return one == two || llvm::any_of(chains, [&](ArrayRef<Link> chain) {
+           const auto has = [&](StringRef name) {
+             return llvm::any_of(chain, [&](const Link &link) { return link.is(name); });
+           };
+           return has(one) && has(two);
+         });
+}
+
 ArrayRef<verify::MeetingFunction> verify::meetingFunctions() {
   static const MeetingFunction functions[] = {{"attention_prepare", Meeting::Always},
                                               {"add_pairs", Meeting::Always},

@@ -25,6 +25,10 @@ struct MeetingFunction {
 };
 llvm::ArrayRef<MeetingFunction> meetingFunctions();
 
+/// Whether two calls are of one function, or of functions that keep one state in registers, as the
+/// pieces of an attention's tile and its tail do.
+bool areOfOneWork(mlir::Operation *call, mlir::Operation *other);
+
 /// That no role makes a call twice in a turn, nor for nothing, nor out of the order that the device
 /// functions ask for; and that each stage writes what it says it writes.
 mlir::LogicalResult verifyCalls(task::KernelOp kernel);

@@ -35,28 +35,49 @@ private:
     return isAny;
   }
 
-  /// The role that signals what this one waits for; polls wait on any SM's.
-  int blockerOf(const Standing::Of &of) const { return program.edges[of.at->edge].from; }
+  /// The roles that signal what this one waits for; polls wait on any SM's, and for words of two
+  /// edges at once.
+  SmallVector<int, 2> blockersOf(const Standing::Of &of) const {
+    SmallVector<int, 2> roles = {program.edges[of.at->edge].from};
+    if (auto poll = dyn_cast<PollOp>(of.at->op); poll && poll.getAlso())
+      for (const Edge &edge : program.edges)
+        if (Program::nameOf(edge.op) == *poll.getAlso() && edge.from != roles.front())
+          roles.push_back(edge.from);
+    return roles;
+  }
 
   bool waitsForNobody(const Standing &sm, int role) const {
     const Standing::Of &of = sm.roles[role];
-    if (of.at->kind != Instr::Poll && of.at->kind != Instr::LaunchWait)
-      return !sm.roles[blockerOf(of)].at;
-    return llvm::none_of(blocked,
-                         [&](const Standing &other) { return other.roles[blockerOf(of)].at; });
+    const auto isBlocked = [&](const Standing &at) {
+      return llvm::any_of(blockersOf(of), [&](int blocker) { return at.roles[blocker].at; });
+    };
+    const bool isOfAnySm = of.at->kind == Instr::Poll || of.at->kind == Instr::LaunchWait;
+    return isOfAnySm ? llvm::none_of(blocked, isBlocked) : !isBlocked(sm);
   }
 
   bool waitsForItself(const Standing &sm, int role) const {
-    int at = role;
-    for (int i = 0; i < kRoles && sm.roles[at].at; ++i)
-      if ((at = blockerOf(sm.roles[at])) == role)
-        return true;
+    SmallVector<int> behind = {role}; // that it waits for, by whatever way
+    for (size_t i = 0; i < behind.size(); ++i)
+      if (sm.roles[behind[i]].at)
+        for (int blocker : blockersOf(sm.roles[behind[i]])) {
+          if (blocker == role)
+            return true;
+          if (!llvm::is_contained(behind, blocker))
+            behind.push_back(blocker);
+        }
     return false;
   }
 
   static std::string wordsOf(PollOp poll) {
     std::string names = ("@" + poll.getEdge()).str();
     return poll.getAlso() ? names + " or @" + poll.getAlso()->str() : names;
+  }
+
+  std::string blockersText(const Standing::Of &of) const {
+    std::string text;
+    for (int blocker : blockersOf(of))
+      text += (text.empty() ? "" : " or the ") + nameOfRole(blocker).str();
+    return text;
   }
 
   void tell(const Standing &sm, int role) {
@@ -67,7 +88,7 @@ private:
     if (of.at->kind == Instr::Poll)
       fault << " polls words of " << wordsOf(cast<PollOp>(of.at->op))
             << " that nothing publishes in this launch; expected a task.compute of the "
-            << nameOfRole(edge.from) << " that writes them, before what waits for this poll";
+            << blockersText(of) << " that writes them, before what waits for this poll";
     else if (of.at->kind == Instr::LaunchWait)
       fault << " waits for all SMs to be over with launch " << program.launches[of.at->launch - 1]
             << ", which not every one says; expected a task.launch_done in each launch of every SM";
@@ -76,10 +97,12 @@ private:
             << ", which the " << nameOfRole(edge.from) << " signals " << of.signals
             << " times; expected a signal for each wait, and none that waits for this one";
     // Where the other side stands.
-    if (const Instr *at = sm.roles[edge.from].at; at && edge.from != role)
-      fault.attachNote(at->op->getLoc()) << "the " << nameOfTask(at->op) << " is blocked here";
-    else
-      fault.attachNote(edge.op->getLoc()) << "the edge is declared here";
+    for (int blocker : blockersOf(of))
+      if (const Instr *at = sm.roles[blocker].at; at && blocker != role) {
+        fault.attachNote(at->op->getLoc()) << "the " << nameOfTask(at->op) << " is blocked here";
+        return;
+      }
+    fault.attachNote(edge.op->getLoc()) << "the edge is declared here";
   }
 
   const Program &program;

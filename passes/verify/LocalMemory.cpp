@@ -1,4 +1,5 @@
 // Shared memory of one SM: what is read was written, and nothing races.
+#include "passes/verify/Calls.h"
 #include "passes/verify/Local.h"
 #include "passes/verify/MemoryOrder.h"
 
@@ -87,9 +88,9 @@ void Local::meet(const Thread &thread, const Records &records, const Shared &buf
 // Which filling of its guard a role touches; negative if that is a fault.
 int64_t Local::fillingOf(Thread &thread, const Instr &instr, const Shared &buffer) {
   if (buffer.guard < 0) {
-    // What an earlier launch left is not this one's.
-    const int64_t refills = shared[&buffer - program.shared.data()].refills;
-    return refills > 0 ? refills : instr.launch;
+    // What an earlier launch left is not this one's, nor what was there before a refill. Both only
+    // grow, so each launch and each refill begins a number of its own.
+    return instr.launch + shared[&buffer - program.shared.data()].refills;
   }
   const Edge &guard = program.edges[buffer.guard];
   const EdgeState &state = edges[buffer.guard];
@@ -126,21 +127,24 @@ void Local::tellAgain(const Record &record, const Shared &buffer) {
 
 // Where each warp fills its share anew, other warps may be at the old one until they meet: they
 // read it, in a step of their own or within the one that fills it. So too where an earlier launch
-// left it. Steps of one stage may fill their shares over and over for one that reads them
-// afterwards: whether one does shows when the filling ends.
+// left it. Calls of one work may fill shares over and over, in their stage, for a step that reads
+// them afterwards: whether one does shows when the filling ends.
 void Local::checkLeft(const Thread &thread, const Instr &instr, const Shared &buffer,
                       const Records &records, Filling &filling, const Record &record) {
   auto isLeft = [&](const Record &before) {
     return instr.meets || hasMet(thread, before) || !before.rect.overlaps(record.rect);
   };
-  auto stageOf = [](const Record &record) { return record.op->getParentOfType<StageOp>(); };
+  auto goesOn = [&](const Record &before) {
+    return areOfOneWork(before.op, record.op) &&
+           before.op->getParentOfType<StageOp>() == record.op->getParentOfType<StageOp>();
+  };
   endShares(buffer, filling,
             [&](const Record &share) { return share.rect.overlaps(record.rect) && isLeft(share); });
   bool isAgain = false;
   for (const Record &before : records) {
     if (isLeft(before))
       continue;
-    if (!before.isWrite || before.use != record.use || stageOf(before) != stageOf(record))
+    if (!before.isWrite || before.use != record.use || !goesOn(before))
       return tellAgain(record, buffer);
     isAgain = true;
   }
@@ -316,7 +320,7 @@ void Local::access(Thread &thread, const Instr &instr, const Access &access) {
     if (!writes(instr, access.decl)) {
       filling.read.include(rect);
       llvm::erase_if(filling.shares,
-                     [&](const Record &share) { return rect.contains(share.rect); });
+                     [&](const Record &share) { return filling.read.contains(share.rect); });
     }
     if (Source &source = summary.sources[&access - program.accesses.data()]; !source.reader)
       source = {instr.op, filling.writer};

@@ -69,8 +69,9 @@ private:
     bool isWrite;
     Area area;
     int64_t filling, slot;
-    int copyEdge = -1;    ///< of a bulk copy's write
-    int64_t copyUse = -1; ///< likewise
+    int copyEdge = -1;       ///< of a bulk copy's write
+    int64_t copyUse = -1;    ///< likewise
+    bool isRefilled = false; ///< a refill of the buffer came before
   };
   /// Of one buffer on one SM.
   struct Accesses {

@@ -173,7 +173,8 @@ bool EventGraph::checkMemory(int64_t sm) {
           int64_t refills = 0;
           for (int refill : buffer.refills)
             refills += isBefore(refill, id);
-          touched.filling = refills ? refills : node.launch - (int64_t(1) << 32);
+          touched.filling = node.launch + refills;
+          touched.isRefilled = refills > 0;
         }
         if (auto poll = dyn_cast<PollOp>(node.op); poll && touch.isWrite && poll.getJoinsAttr()) {
           touched.copyEdge = edgeIndex.lookup(poll.getJoinsAttr().getAttr());
@@ -258,7 +259,7 @@ bool EventGraph::checkMemory(int64_t sm) {
       };
       if (read.isWrite) {
         // Warps fill their shares anew only after they met.
-        if (read.filling > 0 && buffer.guard < 0 && !readers.contains(read.node))
+        if (read.isRefilled && !readers.contains(read.node))
           for (const Write &write : writes)
             if (write.access->area.meets(read.area) && comesBefore(write))
               return fail("fills " + name + " again without a refill", read.node);

@@ -352,6 +352,141 @@ task.kernel @sums_of_stages "toy" target "sm_90a" sms 1 rows 1 {
 
 // -----
 
+// Nor are another function's, in one stage: warps may still be within the first.
+task.kernel @sums_of_functions "toy" target "sm_90a" sms 1 rows 1 {
+  task.buffer @sums [2, 8] f32 smem scratch {offset = 64 : i64}
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+    task.role consumer {
+      task.compute "norm_row" [] reads [] writes [@sums[0, 0] 2 x [8]]
+      // expected-error @+1 {{fills @sums rows [0, 2) columns [0, 8) again, while other warps of the consumer may still be at it; expected a task.refill before}}
+      task.compute "store_part" [] reads [] writes [@sums[0, 0] 2 x [8]]
+      task.compute "add" [] reads [@sums[0, 0] 2 x [8]] writes []
+    }
+  }
+}
+
+// -----
+
+// Shares are read where pieces of them have all been.
+task.kernel @sums_by_rows "toy" target "sm_90a" sms 1 rows 1 {
+  task.buffer @sums [2, 8] f32 smem scratch {offset = 64 : i64}
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+    task.role consumer {
+      task.for "turn" in 2 {
+        task.compute "store_part" [] reads [] writes [@sums[0, 0] 2 x [8]]
+      }
+      task.for "row" in 2 {
+        task.compute "add" [] reads [@sums[d1, 0] 1 x [8]] writes []
+      }
+    }
+  }
+}
+
+// -----
+
+// Half of them is not all.
+task.kernel @sums_by_half "toy" target "sm_90a" sms 1 rows 1 {
+  task.buffer @sums [2, 8] f32 smem scratch {offset = 64 : i64}
+  task.stage @s linear reads [] writes [] config {} {
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+    task.role consumer {
+      task.for "turn" in 2 {
+        // expected-error @+1 {{fills @sums rows [0, 2) columns [0, 8) again}}
+        task.compute "store_part" [] reads [] writes [@sums[0, 0] 2 x [8]]
+      }
+      task.compute "add" [] reads [@sums[0, 0] 1 x [8]] writes []
+    }
+  }
+}
+
+// -----
+
+// A refill in a launch begins a filling that no launch's is.
+module attributes {megalith.launches = [@k, @k]} {
+  task.kernel @k "refilled" target "sm_90a" sms 1 rows 1 attributes {launches = 2 : i64, layered = 0 : i64} {
+    task.buffer @xs [1, 8] f32 smem scratch
+    task.edge 0 @complete launches poller -> poller {slot = 1 : i64}
+    task.edge 1 @over mbarrier consumer -> poller {arrivals = 8 : i64}
+    task.edge 2 @begin mbarrier poller -> consumer
+    task.stage @s linear reads [] writes [] config {} {
+      task.role poller {
+        task.launch_wait @complete
+        task.signal @begin
+        task.wait @over
+        task.launch_done @complete
+      }
+      task.role consumer {
+        task.wait @begin
+      }
+    }
+    task.stage @t linear reads [] writes [] config {} attributes {during = array<i64: 1, 2>} {
+      task.role consumer {
+        // expected-note @+1 {{the consumer of @t writes it here}}
+        task.compute "load" [] reads [] writes [@xs[0, 0] 1 x [8]]
+        task.compute "gemv" [] reads [@xs[0, 0] 1 x [8]] writes []
+        task.refill @xs
+        // expected-error @+1 {{reads @xs rows [0, 1) columns [0, 8), not all of which filling 2 wrote}}
+        task.compute "gemv2" [] reads [@xs[0, 0] 1 x [8]] writes []
+      }
+    }
+    task.stage @e linear reads [] writes [] config {} {
+      task.role consumer {
+        task.signal @over
+      }
+    }
+  }
+}
+
+// -----
+
+// Nor is what an earlier launch left, refilled there, this one's.
+module attributes {megalith.launches = [@k, @k]} {
+  task.kernel @k "left_refilled" target "sm_90a" sms 1 rows 1 attributes {launches = 2 : i64, layered = 0 : i64} {
+    task.buffer @xs [1, 8] f32 smem scratch
+    task.edge 0 @complete launches poller -> poller {slot = 1 : i64}
+    task.edge 1 @over mbarrier consumer -> poller {arrivals = 8 : i64}
+    task.edge 2 @begin mbarrier poller -> consumer
+    task.stage @s linear reads [] writes [] config {} {
+      task.role poller {
+        task.launch_wait @complete
+        task.signal @begin
+        task.wait @over
+        task.launch_done @complete
+      }
+      task.role consumer {
+        task.wait @begin
+      }
+    }
+    task.stage @t linear reads [] writes [] config {} attributes {during = array<i64: 0, 1>} {
+      task.role consumer {
+        task.refill @xs
+        // expected-note @+1 {{the consumer of @t writes it here}}
+        task.compute "load" [] reads [] writes [@xs[0, 0] 1 x [8]]
+      }
+    }
+    task.stage @e linear reads [] writes [] config {} {
+      task.role consumer {
+        // expected-error @+1 {{reads @xs rows [0, 1) columns [0, 8), not all of which filling 2 wrote}}
+        task.compute "gemv" [] reads [@xs[0, 0] 1 x [8]] writes []
+        task.signal @over
+      }
+    }
+  }
+}
+
+// -----
+
 // They met, or fill shares of their own, which they read once they have met.
 task.kernel @shares "toy" target "sm_90a" sms 1 rows 1 {
   task.buffer @xs [1, 8] f32 smem scratch {offset = 64 : i64}
