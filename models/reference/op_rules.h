@@ -24,6 +24,11 @@ llvm::Expected<Element> elementOf(mlir::Operation *op, mlir::Type type);
 /// A block format of the dialect as the weights have it.
 models::BlockFormat formatOf(moe::BlockFormatType type);
 
+/// Channels of a row.
+inline int64_t widthOf(mlir::Value value) {
+  return llvm::cast<mlir::RankedTensorType>(value.getType()).getDimSize(1);
+}
+
 /// `rowWidth`: channels of a row, which share one statistic unless the operation is over heads.
 NormRule ruleOf(moe::NormOp op, int64_t rowWidth);
 NormRule ruleOf(moe::QkNormOp op, int64_t rowWidth);
