@@ -7,7 +7,6 @@
 #include "codegen/device/edges.cuh"
 #include "codegen/device/gather.cuh"
 #include "codegen/device/partials.cuh"
-#include "codegen/device/roots.cuh"
 #include "codegen/device/rope.cuh"
 #include "codegen/device/scores.cuh"
 
@@ -155,7 +154,7 @@ norm_heads(const Cta &cta, const float (&gain)[Heads][AttentionShape<C>::kPerLan
     // One root for both: the upper lanes take the second head's.
     const float mine = cta.lane < 16 ? sum[0] : sum[Heads - 1];
     const float mean = platform::fmaf_(mine, 1.0f / C::kHeadDim, C::kQkNormEps);
-    const float scale = C::kRows == 1 ? inverse_root(mean) : platform::rsqrtf_(mean);
+    const float scale = platform::rsqrtf_(mean);
     MEGALITH_UNROLL_ALL
     for (int h = 0; h < Heads; ++h) {
       const float factor = Heads == 1 ? scale : platform::shfl(scale, 16 * h);

@@ -283,7 +283,7 @@ MEGALITH_DEVICE void publish_gated(const Cta &cta, float (&value)[AttentionShape
       sum = platform::fmaf_(value[i], value[i], sum);
     for (int mask = 16; mask > 0; mask /= 2)
       sum += platform::shfl_xor(sum, mask);
-    scale = inverse_root(platform::fmaf_(sum, 1.0f / S::kDim, Norm::kEps));
+    scale = platform::rsqrtf_(platform::fmaf_(sum, 1.0f / S::kDim, Norm::kEps));
   }
   MEGALITH_UNROLL_ALL
   for (int i = 0; i < S::kPerLane; ++i)

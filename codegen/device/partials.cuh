@@ -7,7 +7,7 @@
 #pragma once
 
 #include "codegen/device/gather.cuh"
-#include "codegen/device/roots.cuh"
+#include "codegen/device/quotient.cuh"
 #include "codegen/device/scores.cuh"
 
 namespace megalith {

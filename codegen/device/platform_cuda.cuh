@@ -3,6 +3,7 @@
 #pragma once
 
 #include "codegen/device/platform.cuh"
+#include "codegen/device/root_steps.cuh"
 
 /// Opens a kernel of one CTA per SM. On the host also makes a registration record.
 #define MEGALITH_KERNEL(name)                                                                      \
@@ -429,9 +430,13 @@ MEGALITH_DEVICE float exp2f_(float x) {
 MEGALITH_DEVICE float log2f_(float x) {
   return log2f(x);
 }
-/// 1 / sqrt(x), correctly rounded steps (no approximation instruction).
+/// 1 / sqrt(x) by correctly rounded steps, of x >= 2^-100 (root_steps).
 MEGALITH_DEVICE float rsqrtf_(float x) {
-  return __fdiv_rn(1.0f, __fsqrt_rn(x));
+  float estimate;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(estimate) : "f"(x));
+  constexpr float kLargest = 3.402823466e38f; // infinity times its estimate, 0, were NaN
+  return root_steps(fminf(x, kLargest), estimate,
+                    [](float a, float b, float c) { return __fmaf_rn(a, b, c); });
 }
 MEGALITH_DEVICE float sqrtf_(float x) {
   return __fsqrt_rn(x);

@@ -87,7 +87,7 @@ def nvrtc():
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
 def test_nvrtc_needs_no_include_folder(arch):
     lib = nvrtc()
-    files = ["runtime/abi.h"] + [h for h in HEADERS if re.search(r"/(platform(_cuda\w*)?|types)\.cuh$", h)]
+    files = ["runtime/abi.h"] + [h for h in HEADERS if re.search(r"/(platform(_cuda\w*)?|root_steps|types)\.cuh$", h)]
     names = (ctypes.c_char_p * len(files))(*[f.encode() for f in files])
     texts = (ctypes.c_char_p * len(files))(*[open(f, "rb").read() for f in files])
     program = ctypes.c_void_p()
