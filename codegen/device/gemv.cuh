@@ -274,23 +274,51 @@ MEGALITH_DEVICE ChunkSum apart(const float (&sum)[4]) {
   return {{{sum[0], sum[1], sum[2], sum[3]}, {low, low, high, high}}};
 }
 
-/// What stages of equal strips share of a product.
-template <int BlockSteps, uint32_t StripBytes, bool IsNarrow> struct StripShape {
+/// What stages of equal strips and pieces share of a product.
+template <int BlockSteps, uint32_t StripBytes, bool IsNarrow, int PieceBlocks> struct StripShape {
   static constexpr int kBlockSteps = BlockSteps;
   static constexpr uint32_t kStripBytes = StripBytes;
   static constexpr bool kIsNarrow = IsNarrow;
+  static constexpr int kEvery = IsNarrow ? 2 : 1; // steps of a product
+  // Of a piece a lane holds the operands of so many blocks at a time: of about four products.
+  static constexpr int kUnitBlocks = IsNarrow && PieceBlocks % 2 == 0 ? 2 : 1;
+  static constexpr int kUnits = PieceBlocks / kUnitBlocks;
+  static constexpr int kHeld = kUnitBlocks * BlockSteps / kEvery;
+};
+
+/// Operands of a unit, in registers: those that the lane has no row or column for mean nothing.
+template <class Shape> struct HeldUnit {
+  u32x4 a[Shape::kHeld] = {};
+  u32x2 b[Shape::kHeld] = {};
+
+  /// Reads them from where `loop` stands, and moves it on; blocks of A are `block_bytes` apart.
+  MEGALITH_DEVICE void load(platform::MmaLoop &loop, int block_bytes) {
+    MEGALITH_UNROLL_ALL
+    for (int i = 0; i < Shape::kHeld; ++i) {
+      const int block = i * Shape::kEvery / Shape::kBlockSteps;
+      const int s = i * Shape::kEvery % Shape::kBlockSteps;
+      if (loop.a_valid)
+        a[i] = platform::ld_shared<u32x4>(loop.a + block * block_bytes +
+                                          ((loop.j0 + s) ^ loop.swap) * loop.a_stride);
+      b[i] = platform::ld_shared<u32x2>(loop.b + (block * Shape::kBlockSteps + s) * loop.b_stride);
+    }
+    loop.a += Shape::kUnitBlocks * block_bytes;
+    loop.b += Shape::kUnitBlocks * Shape::kBlockSteps * loop.b_stride;
+  }
 };
 
 /// A chunk, and what was recorded of its pieces.
 template <bool IsTraced> struct RunProduct : ChunkSum, PieceClocks<IsTraced> {};
 
 /// The chunk of an m-tile of `strips` strips from number `first` of the matrix on, `pieces` pieces
-/// of `blocks` blocks, from uses number `use` of Full and Free on.
+/// from uses number `use` of Full and Free on. A piece is multiplied while the next one's barrier
+/// is looked at, and given back before: neither the look nor the loads are waited for. Two pieces a
+/// turn, since ptxas puts a YIELD before each branch back (50 clocks on an H200).
 template <class Full, class Free, class R, class Shape, bool IsTraced>
 MEGALITH_COLD RunProduct<IsTraced> product_of_run(const LaunchArgs &args, uint64_t n, uint32_t use,
-                                                  Column column, int pieces, int blocks, int strips,
+                                                  Column column, int pieces, int strips,
                                                   int first) {
-  constexpr int kSteps = Shape::kBlockSteps, kApart = Shape::kIsNarrow ? 1 : 2;
+  constexpr int kSteps = Shape::kBlockSteps, kApart = Shape::kIsNarrow ? 1 : 2, kTurn = 2;
   const Called cta = {args, n};
   const int g = cta.lane / 4, strip = Shape::kIsNarrow ? g % kHalfStrips : g;
   const int step = Shape::kIsNarrow ? g / kHalfStrips : 0; // of this lane's strips
@@ -310,22 +338,44 @@ MEGALITH_COLD RunProduct<IsTraced> product_of_run(const LaunchArgs &args, uint64
   }
   RunProduct<IsTraced> product;
   float sum[kApart][4] = {};
+  HeldUnit<Shape> held;
+  bool is_held = false;
+  int slot = use % R::kSlots;
+  uint32_t parity = use / R::kSlots & 1;
+  const int block_bytes = strips * Shape::kStripBytes;
+  MEGALITH_UNROLL(1)
   do {
-    const int slot = use % R::kSlots;
-    product.begin(cta.lane);
-    platform::mark<platform::verb::Wait, Full>();
-    await_phase<Full>(cta, slot, use / R::kSlots & 1, use);
-    platform::mark_end();
-    product.end(cta.lane);
-    loop.a = R::slot(cta, slot) + strip * Shape::kStripBytes + 16 * (cta.lane % 4);
-    platform::mma_k_blocks<kSteps, Shape::kIsNarrow ? 2 : 1>(sum, loop, blocks,
-                                                             strips * Shape::kStripBytes);
-    loop.b += 32 * kSteps * blocks;
-    platform::mark<platform::verb::Release, Free>();
-    arrive<Free>(cta, slot);
-    platform::mark_end();
-    ++use;
-  } while (--pieces > 0);
+    MEGALITH_UNROLL_ALL
+    for (int turn = 0; turn < kTurn; ++turn) {
+      platform::mark<platform::verb::Wait, Full>();
+      const platform::BarrierRef barrier = platform::barrier_ref(Full::barrier(cta, slot));
+      const bool is_there = platform::mbarrier_try_wait(barrier, parity);
+      platform::mma_held(sum, held.a, held.b, is_held, loop.b_valid);
+      product.begin(cta.lane);
+      if (!is_there)
+        await_slowly(cta.args, barrier, parity, Full::kId, use, cta.n);
+      product.end(cta.lane);
+      platform::mark_end();
+      is_held = true;
+      loop.a = R::slot(cta, slot) + strip * Shape::kStripBytes + 16 * (cta.lane % 4);
+      MEGALITH_UNROLL_ALL
+      for (int unit = 0; unit < Shape::kUnits; ++unit) {
+        if (unit > 0)
+          platform::mma_held(sum, held.a, held.b, true, loop.b_valid);
+        held.load(loop, block_bytes);
+      }
+      platform::mark<platform::verb::Release, Free>();
+      arrive<Free>(cta, slot);
+      platform::mark_end();
+      ++use;
+      const bool is_last = slot + 1 == R::kSlots;
+      slot = is_last ? 0 : slot + 1;
+      parity ^= is_last;
+      if (--pieces == 0)
+        break;
+    }
+  } while (pieces > 0);
+  platform::mma_held(sum, held.a, held.b, true, loop.b_valid);
   ChunkSum &whole = product;
   if constexpr (Shape::kIsNarrow)
     whole = apart(sum[0]);
@@ -337,17 +387,18 @@ MEGALITH_COLD RunProduct<IsTraced> product_of_run(const LaunchArgs &args, uint64
 } // namespace detail
 
 /// Consumer warp: `sum`, empty before, becomes that of the `pieces` pieces of an m-tile, each as
-/// wait<Full>, gemv_blocks<L, R> and release<Free> would. Out of line: stages whose strips are
-/// alike share the instructions, which come from L2 once then.
+/// wait<Full>, gemv_blocks<L, R> and release<Free> would. Out of line: stages whose strips and
+/// pieces are alike share the instructions, which come from L2 once then.
 template <class Full, class Free, class R, class L, class Cta>
 MEGALITH_DEVICE void multiply_pieces(Cta &cta, ChunkSum &sum, int tile, int pieces,
                                      const Column &column) {
   static_assert(Full::kSlots == R::kSlots && Free::kSlots == R::kSlots);
-  using Shape = detail::StripShape<L::kBlockSteps, L::kStripBytes,
-                                   detail::is_narrow<Cta>(L::kTopStrips, L::kBlockSteps)>;
+  using Shape =
+      detail::StripShape<L::kBlockSteps, L::kStripBytes,
+                         detail::is_narrow<Cta>(L::kTopStrips, L::kBlockSteps), L::kPieceBlocks>;
   const Use use = cta.template coming_use<Full::kId, R::kSlots>();
   const auto product = detail::product_of_run<Full, Free, R, Shape, kTraced<typename Cta::Config>>(
-      cta.args, cta.n, use.number, column, pieces, L::kPieceBlocks, tile_strips<L>(cta, tile),
+      cta.args, cta.n, use.number, column, pieces, tile_strips<L>(cta, tile),
       tile_first<L>(cta, tile));
   sum = product;
   product.add_to(cta);

@@ -122,7 +122,8 @@ MEGALITH_COLD PairLane<N, M> poll_pair_lane(const LaunchArgs &args, const uint32
 /// behind the other. The sums are asked for ahead of the first sweep, which reads them again: to
 /// hand on what came would be to wait for it first (0.15 us of a layer on an H200). Leaves
 /// rsqrt(mean t^2 + eps), added as poll_scales does, in P::PairScales. Those of a dead row, which
-/// has no words, mean nothing.
+/// has no words, mean nothing. An exchange has one hop, the groups' words go it side by side: the
+/// last group waits for it, behind what is done with the groups before.
 template <class P, class Sums, class E, class Cta>
 MEGALITH_DEVICE void poll_pair_words(const Cta &cta, int group, PairWords<P> &words) {
   using X = typename E::Exchange;
@@ -143,7 +144,8 @@ MEGALITH_DEVICE void poll_pair_words(const Cta &cta, int group, PairWords<P> &wo
   const auto came = detail::poll_pair_lane<kScopeOf<X>, kVectors, P::kLaneSums>(
       cta.args, source, places, has ? kVectors : 0, sums, E::kId, cta.n);
   platform::mark_end();
-  await_hop<X>(cta, 0, X::kWidth);
+  if (group == P::kPairs / P::kGroup - 1)
+    await_hop<X>(cta, 0, X::kWidth);
   float sum = 0;
   MEGALITH_UNROLL_ALL
   for (int u = 0; u < P::kLaneSums; ++u)

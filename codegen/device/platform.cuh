@@ -29,6 +29,8 @@
 //              a_bytes): loops of Steps steps, of these each Every-th, one after another
 //              void mma_k_columns(float (&acc0)[N][4], float (&acc1)[N][4], const MmaLoop &, b1,
 //              b1_valid): two at once over the same A
+//              void mma_held(float (&acc)[Sums][4], u32x4 (&a)[N], u32x2 (&b)[N], wanted, b_valid):
+//              products of operands in registers, product i is added to acc[i % Sums]
 //              void mma_k_turn<Steps>(float (&acc0)[2][4], float (&acc1)[2][4], u32x4
 //              (&a0)[Steps], (&a1)[Rest], u32x2 (&b)[Steps], wanted, b_valid, load): products of
 //              operands in registers, and load(s) when step s is done with them

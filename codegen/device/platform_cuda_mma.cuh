@@ -83,6 +83,15 @@ MEGALITH_DEVICE void mma_if(float (&acc)[4], const u32x4 &a, const u32x2 &b, boo
 }
 } // namespace detail
 
+/// N products of operands in registers, if `wanted`: product i is added to acc[i % Sums].
+template <int N, int Sums>
+MEGALITH_DEVICE void mma_held(float (&acc)[Sums][4], const u32x4 (&a)[N], const u32x2 (&b)[N],
+                              bool wanted, bool) {
+#pragma unroll
+  for (int i = 0; i < N; ++i)
+    detail::mma_if(acc[i % Sums], a[i], b[i], wanted);
+}
+
 /// Steps products of operands in registers, if `wanted`: step s is added to acc0[s % 2]; a second A
 /// meets the same B in every step or, if there are half as many, in the even ones. Each makes way
 /// for what `load(s)` brings, which comes while products go on.

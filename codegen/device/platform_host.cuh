@@ -329,6 +329,14 @@ MEGALITH_DEVICE void mma_steps_of_two(float (&acc0)[4], float (&acc1)[4], const 
   mma_steps<N>(acc1, other, operand, b_valid);
 }
 
+template <int N, int Sums>
+MEGALITH_DEVICE void mma_held(float (&acc)[Sums][4], const u32x4 (&a)[N], const u32x2 (&b)[N],
+                              bool wanted, bool b_valid) {
+  if (wanted)
+    mma_steps<N>(
+        acc, [&](int i) { return a[i]; }, [&](int i) { return b[i]; }, b_valid);
+}
+
 template <int Steps, int Rest, class Load>
 MEGALITH_DEVICE void mma_k_turn(float (&acc0)[2][4], float (&acc1)[2][4], const u32x4 (&a0)[Steps],
                                 const u32x4 (&a1)[Rest], const u32x2 (&b)[Steps], bool wanted,
