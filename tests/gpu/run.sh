@@ -3,7 +3,7 @@
 #   bazel build --config=static //tests/gpu:check && build/bin/tests/gpu/check prepare FOLDER
 #   cp build/bin/tests/gpu/check tests/gpu/run.sh FOLDER
 # Compares each plan with the reference, repeats LAUNCHES (1000) launches of it, and runs memcheck
-# on small plans of each kind. The last line says what passed; exit code 0 or 1.
+# and synccheck on small plans of each kind. The last line says what passed; exit code 0 or 1.
 folder=${1:?usage: run.sh FOLDER [LAUNCHES]}
 launches=${2:-1000}
 check="$folder/check"
@@ -14,17 +14,20 @@ while read -r plan; do
     failed=$((failed + 1)); echo "FAILED $plan"; fi
 done < <("$check" list "$folder")
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sanitizer 2>/dev/null | head -1)
-memcheck="not run: no compute-sanitizer"
+sanitized="not run: no compute-sanitizer"
 if [ -n "$sanitizer" ]; then
-  memcheck="clean"
+  sanitized="clean"
   for plan in qwen3-moe-small/sm_90a/rows4 mixtral-small/sm_90a/rows4 \
     qwen3-moe-small-kv8/sm_90a/rows4 muse-spark-mini-nvfp4/sm_90a/rows8; do
     [ -d "$folder/$plan" ] || continue
-    if ! MEGALITH_SANITIZER=1 timeout 200 "$sanitizer" --tool memcheck --error-exitcode 9 \
-      "$check" run "$folder/$plan" 16; then
-      memcheck="FAILED"; failed=$((failed + 1))
-    fi
+    # Not racecheck: an arrival by one lane for its warp is a hazard to it.
+    for tool in memcheck synccheck; do
+      if ! MEGALITH_SANITIZER=1 timeout 200 "$sanitizer" --tool $tool --error-exitcode 9 \
+        "$check" run "$folder/$plan" 16; then
+        sanitized="FAILED"; failed=$((failed + 1))
+      fi
+    done
   done
 fi
-echo "check: $passed plans passed, $failed failed; memcheck $memcheck"
+echo "check: $passed plans passed, $failed failed; memcheck and synccheck $sanitized"
 [ "$failed" = 0 ]
