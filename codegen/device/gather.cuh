@@ -27,6 +27,10 @@ MEGALITH_COLD uint64_t look_at_clock(const LaunchArgs &args, uint64_t since, uin
 /// reads them all, without conditions, and ends in one vote; where a lane has no item it reads the
 /// first place and thinks nothing of it. E names the edge in the PTX and in a missed deadline
 /// (expected = count, seen = the place of an item that is not there).
+///
+/// With one row lane 0 alone watches its item before the first sweep: what all SMs sweep over and
+/// over is in the way of the stores that they wait for. On an H200 a layer of Muse Spark Open takes
+/// 0.9 us less so, one of Qwen3-30B-A3B 1.3; with 8 rows it takes 5 % more.
 ///   source(i)   place of item i, in items of V from `base`; negative: there is no such item
 ///   load(p)     an item; ready(v): whether it has been written
 ///   take(i, v)  disposes of it
@@ -42,6 +46,17 @@ MEGALITH_DEVICE void gather_items(const Cta &cta, int count, const V *base, Sour
       from[j] = first + 32 * j < count ? source(first + 32 * j) : -1;
     V value[Batch];
     Patience patience;
+    MEGALITH_UNROLL(1)
+    while (Cta::Config::kRows == 1) {
+      const bool is_there = cta.lane != 0 || from[0] < 0 || ready(load(base + from[0]));
+      if (platform::all_sync(is_there))
+        break;
+      if (!is_there) {
+        if (patience.lost(cta))
+          platform::fail(cta.args.fault, E::kId, count, from[0], cta.n);
+        platform::poll_pause(base + from[0]);
+      }
+    }
     MEGALITH_UNROLL(1)
     for (uint32_t sweep = 1;; ++sweep) {
       MEGALITH_UNROLL_ALL

@@ -266,17 +266,6 @@ MEGALITH_DEVICE ChunkSum piece_product(ChunkSum sum, const unsigned char *chunk,
   return sum;
 }
 
-/// The same out of line: one copy for all matrices whose pieces have this shape. A call costs each
-/// piece 25 ns; 4 KB of instructions that come from L2 cost the first one 1.5 us.
-template <int Steps, int Group>
-MEGALITH_COLD ChunkSum shared_piece_product(ChunkSum sum, const unsigned char *chunk, int lane,
-                                            Column column) {
-  return piece_product<Steps, Group>(sum, chunk, lane, column);
-}
-
-/// Whether an SM has so few pieces of the experts in a step that they share it: with one row.
-template <class Cta> inline constexpr bool kSharesProduct = Cta::Config::kRows == 1;
-
 /// This warp's chunk of the piece in slot `slot` of R.
 template <Nvfp4Matrix L, class R, class Cta>
 MEGALITH_DEVICE const unsigned char *chunk_of(const Cta &cta, int slot) {
@@ -296,10 +285,7 @@ MEGALITH_DEVICE void gemv_block(const Cta &cta, ChunkSum &sum, int slot, int, in
                                 const Column &column) {
   const unsigned char *chunk = detail::chunk_of<L, R>(cta, slot);
   const Column rest = detail::from_block<L>(column, block);
-  if constexpr (detail::kSharesProduct<Cta>)
-    sum = detail::shared_piece_product<L::kBlockSteps, L::kGroup>(sum, chunk, cta.lane, rest);
-  else
-    sum = detail::piece_product<L::kBlockSteps, L::kGroup>(sum, chunk, cta.lane, rest);
+  sum = detail::piece_product<L::kBlockSteps, L::kGroup>(sum, chunk, cta.lane, rest);
 }
 
 /// The same with two column tiles: codes become operands once for both.
@@ -319,17 +305,6 @@ MEGALITH_DEVICE void gemv_block(const Cta &cta, ChunkSums &sum, int slot, int ti
       sum.low.v, sum.high.v, [&](int s) { return piece.fragment(s); },
       [&](int s) { return low.at(s); }, [&](int s) { return high.at(s); }, columns.low.valid,
       columns.high.valid);
-}
-
-/// Consumer warp of the only row, where it would only wait for what comes before the first product
-/// with L: runs through a product of whatever the arena begins with, for its instructions. A
-/// layer's code is larger than the caches next to the SM, so they would come from L2 when the first
-/// piece is there.
-template <Nvfp4Matrix L, class Cta> MEGALITH_DEVICE void rehearse(const Cta &cta) {
-  static_assert(detail::kSharesProduct<Cta> && L::kChunkBytes <= Cta::Config::kSharedBytes);
-  if constexpr (platform::kFetchesCode)
-    detail::shared_piece_product<L::kBlockSteps, L::kGroup>(ChunkSum{}, cta.smem, cta.lane,
-                                                            Column{cta.smem, false});
 }
 
 /// What the finished sums of matrix `expert` are multiplied by; of the first and second row of

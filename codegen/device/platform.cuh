@@ -45,7 +45,6 @@
 //              u32x2 widen_e4m3(codes): four e4m3 as bf16, uint32_t e4m3x2(lo, hi): two rounded
 // math         fdivf_, fmaf_, exp2f_, log2f_, rsqrtf_, sqrtf_, sinf_, cosf_, fmaxf_, fminf_, fabsf_
 // launch       launch_wait(), launch_dependents(), poll_pause(p)
-// code         bool kFetchesCode: instructions come from a memory, and the first time take long
 // time         uint64_t now_ns(), uint32_t clock()         the latter of this SM, wraps
 // faults       [[noreturn]] fail(FaultTable *, edge, expected, seen, launch = 0)
 // lint marks   mark<Verb, Edge>(), mark_end()

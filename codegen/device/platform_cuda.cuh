@@ -29,8 +29,6 @@ extern __shared__ __align__(128) unsigned char megalith_arena[];
 
 namespace megalith::platform {
 
-inline constexpr bool kFetchesCode = true;
-
 /// Hides from the compiler what `value` is, so that nothing computed from it is moved out of the
 /// loop around.
 template <class T> MEGALITH_DEVICE void forget(T &value) {

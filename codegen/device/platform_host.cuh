@@ -48,8 +48,6 @@ inline const HostApi *api = nullptr;
 
 namespace megalith::platform {
 
-inline constexpr bool kFetchesCode = false;
-
 template <class T> MEGALITH_DEVICE void forget(T &) {}
 
 MEGALITH_DEVICE int sm() {

@@ -393,10 +393,10 @@ Prices::Entry Prices::price(const verify::Instr &instr, StageOp stage, const Cos
     return part(part_);
   if (name == "tell_armed") // one store a rank
     return {{costs.signal, costs.signal}, {costs.signal, costs.signal}};
-  // Loads whose result is waited for later, a few stores, what fills a wait, and what is priced
-  // with store_pairs or route_row.
-  if (name != "load_gains" && name != "load_bias" && name != "clear_words" && name != "rehearse" &&
-      name != "add_pairs" && name != "weigh_row")
+  // Loads whose result is waited for later, a few stores, and what is priced with store_pairs or
+  // route_row.
+  if (name != "load_gains" && name != "load_bias" && name != "clear_words" && name != "add_pairs" &&
+      name != "weigh_row")
     unknownNames.insert(name.str());
   return {};
 }

@@ -43,8 +43,6 @@ LogicalResult KernelLowering::lowerExpertUp(StageOp stage) {
     loadRows(stage);
 
   Steps consumer(stage, Role::Consumer);
-  if (weightsOf(stage).getNvfp4() && kernel.getRows() == 1) // before all that it waits for
-    consumer.compute("rehearse<" + name + ">", {}, {}, {});
   takeRows(stage, consumer);
   if (quantizesInput(stage)) {
     if (lastSharer(loaderOf(stage)) != stage)

@@ -59,18 +59,11 @@ std::string mutation::arithmeticOf(KernelOp kernel) {
 // Calls in another order
 //===----------------------------------------------------------------------===//
 
-/// A call that neither touches nor names anything: it is there for time's sake (rehearse).
-static bool isIdle(Operation *op) {
-  auto call = dyn_cast<ComputeOp>(op);
-  return call && call.getArgs().empty() && call.getReads().empty() && call.getWrites().empty() &&
-         !call.getRingAttr() && !call.getResultAttr();
-}
-
 /// Calls of a role in order, with the trips of the loops around each.
 static std::vector<std::pair<Operation *, std::string>> callsOf(RoleOp role) {
   std::vector<std::pair<Operation *, std::string>> calls;
   role.walk([&](Operation *op) {
-    if (!isa<ComputeOp, PollOp, CopyOp>(op) || isIdle(op))
+    if (!isa<ComputeOp, PollOp, CopyOp>(op))
       return;
     std::string loops;
     llvm::raw_string_ostream out(loops);

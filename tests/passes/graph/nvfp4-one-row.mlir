@@ -1,13 +1,11 @@
-// NVFP4 experts of one row: few pieces an SM, so the first one's instructions count, and who has one
-// unit of the down projection gets two halves instead.
+// NVFP4 experts of one row: few pieces an SM, and who has one unit of the down projection gets two
+// halves instead.
 
 // RUN: sed -e '1i !nvfp4 = !moe.block_format<f4E2M1FN, block = [1, 16], scale = f8E4M3FN, global = f32>' -e 's/^\(moe.weight @experts_.*\) of bf16/\1 of !nvfp4/' %S/gated-stream.mlir > %t.mlir
 // RUN: sed -e 's/<2x/<1x/g; s/<8x128/<4x128/g' %t.mlir | megalith-opt -pass-pipeline='builtin.module(megalith-pipeline{sms=16},task-verify)' | FileCheck %s
 // RUN: megalith-opt %t.mlir -pass-pipeline='builtin.module(megalith-pipeline{sms=16},task-verify)' | FileCheck %s --check-prefix=TWO
 
-// Ahead of all that the consumers wait for.
 // CHECK: task.stage @expert_up
-// CHECK: task.compute "rehearse<expert_up>" [] reads [] writes []
 // CHECK: task.refill @xs
 // CHECK: task.wait @routed
 // CHECK: task.compute "gemv_block<expert_up, ring>"
@@ -18,5 +16,4 @@
 // CHECK-SAME: chose = "1 tile at a time dealt out over all 16 SMs
 
 // Of two rows there are more.
-// TWO-NOT: rehearse
 // TWO: task.stage @expert_down {{.*}}base = "Nvfp4<w_down_nvfp4, 128, 128, 2>", dealt = true
