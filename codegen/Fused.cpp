@@ -96,6 +96,14 @@ Fused fusedAt(Block::iterator first, Block::iterator end) {
   return {};
 }
 
+/// The number `from` of "from + index".
+static std::optional<int64_t> startOf(StringRef at, StringRef index) {
+  int64_t from = 0;
+  if (at.consumeInteger(10, from) || !at.consume_front(" + ") || at != index)
+    return std::nullopt;
+  return from;
+}
+
 std::string fusedLoop(ForOp loop) {
   AffineMapAttr trips = loop.getTrips().getMap();
   Block &body = loop.getBody().front();
@@ -114,26 +122,29 @@ std::string fusedLoop(ForOp loop) {
       const std::string edges =
           ("<" + s.first.getEdge() + ", " + full + Twine(s.second.getWindow()) + ", " + rest + ">")
               .str();
-      StringRef at = args[1];
-      int64_t from = 0;
-      if (at == loop.getIndex()) {
+      if (args[1] == loop.getIndex()) {
         args[1] = pieces;
         return call("stream_pieces" + edges, args);
       }
-      if (!at.consumeInteger(10, from) && at.consume_front(" + ") && at == loop.getIndex() &&
-          args.size() == 2)
-        return call("stream_pieces_from" + edges, {args[0], std::to_string(from), pieces});
+      const std::optional<int64_t> from = startOf(args[1], loop.getIndex());
+      if (from && args.size() == 2)
+        return call("stream_pieces_from" + edges, {args[0], std::to_string(*from), pieces});
     }
   }
   if (Triple<WaitOp, ComputeOp, ReleaseOp> s(body.begin(), body.end());
       s && !s.second.getResult()) {
     auto [shape, ring] = argumentsOf(s.second.getCallee(), "gemv_blocks").rsplit(", ");
     const auto args = textsOf(s.second.getArgs()); // sum, slot, tile, piece, column
-    if (!ring.empty() && args.size() == 5 && args[1] == nameIn(s.first.getResult()) &&
-        args[3] == loop.getIndex())
-      return call("multiply_pieces<" + s.first.getEdge() + ", " + s.third.getEdge() + ", " + ring +
-                      ", " + shape + ">",
-                  {args[0], args[2], pieces, args[4]});
+    if (ring.empty() || args.size() != 5 || args[1] != nameIn(s.first.getResult()))
+      return "";
+    const std::string edges =
+        ("<" + s.first.getEdge() + ", " + s.third.getEdge() + ", " + ring + ", " + shape + ">")
+            .str();
+    if (args[3] == loop.getIndex())
+      return call("multiply_pieces" + edges, {args[0], args[2], pieces, args[4]});
+    if (const std::optional<int64_t> from = startOf(args[3], loop.getIndex()))
+      return call("multiply_pieces_from" + edges,
+                  {args[0], args[2], std::to_string(*from), pieces, args[4]});
   }
   return "";
 }

@@ -307,6 +307,37 @@ MEGALITH_DEVICE void gemv_block(const Cta &cta, ChunkSums &sum, int slot, int ti
       columns.high.valid);
 }
 
+/// A lane's operands of the first block of a tile.
+template <Nvfp4Matrix L> struct DecodedBlock { u32x4 a[L::kBlockSteps]; };
+
+/// Consumer warp of the only row, before the words come that it will multiply: makes operands of
+/// the piece in slot `slot` of R, which is a tile's first. Most of a product's time is this, and
+/// the slot is free then.
+template <Nvfp4Matrix L, class R, class Cta>
+MEGALITH_DEVICE void decode_block(const Cta &cta, DecodedBlock<L> &decoded, int slot) {
+  detail::Nvfp4Piece<L::kBlockSteps, L::kGroup> piece;
+  piece.load(detail::chunk_of<L, R>(cta, slot), cta.lane);
+  MEGALITH_UNROLL_ALL
+  for (int s = 0; s < L::kBlockSteps; ++s) {
+    u32x4 &a = decoded.a[s];
+    a = piece.fragment(s);
+    platform::forget(a.x); // else it were decoded where it is used
+    platform::forget(a.y);
+    platform::forget(a.z);
+    platform::forget(a.w);
+  }
+}
+
+/// Consumer warp: adds the product of that block with `column` to `sum`, as gemv_block would.
+template <Nvfp4Matrix L, class Cta>
+MEGALITH_DEVICE void multiply_decoded(const Cta &, ChunkSum &sum, const DecodedBlock<L> &decoded,
+                                      const Column &column) {
+  detail::Nvfp4Operand<L::kBlockSteps, L::kGroup> x;
+  x.load(column.at);
+  platform::mma_steps<L::kBlockSteps>(
+      sum.v, [&](int s) { return decoded.a[s]; }, [&](int s) { return x.at(s); }, column.valid);
+}
+
 /// What the finished sums of matrix `expert` are multiplied by; of the first and second row of
 /// every strip. Load them before the wait for the sums: they may come from far away.
 template <Nvfp4Matrix L, class Cta>

@@ -52,6 +52,19 @@ static int64_t pieceBlocks(StageOp stage, StringRef callee) {
   return blocks ? blocks.getInt() : 1;
 }
 
+/// Pieces that consumers hold of the stage whose product `call` is: the trips of the loop in which
+/// they come to registers.
+static int64_t heldPieces(ComputeOp call, StageOp stage) {
+  int64_t pieces = 0;
+  call->getParentOfType<RoleOp>().walk([&](ComputeOp other) {
+    auto loop = dyn_cast<ForOp>(other->getParentOp());
+    if (loop && other.getCallee().starts_with(("hold_piece<" + stage.getSymName() + ",").str()))
+      pieces =
+          cast<AffineConstantExpr>(loop.getTrips().getMap().getValue().getResult(0)).getValue();
+  });
+  return pieces;
+}
+
 /// One part of the table, warm and first.
 static Price partPrice(const Costs &costs, StringRef part, int64_t rows, Heat heat,
                        double factor = 1, double extra = 0) {
@@ -260,6 +273,25 @@ Prices::Entry Prices::price(const verify::Instr &instr, StageOp stage, const Cos
     price.warm += more;
     price.first += more;
     return {price, price};
+  }
+  // Of a product's parts (docs/window-layer.md) what is done before the column is there and what
+  // then: half of an NVFP4 block's; all but the steps of bf16 pieces'.
+  if (name == "decode_block" || name == "multiply_decoded") {
+    const Price block = productPrice(stage, costs, heat);
+    const double half = block.warm / 2;
+    const Price price = {.warm = half, .first = name == "decode_block" ? block.first - half : half};
+    return {price, price};
+  }
+  if (name == "hold_piece") {
+    const Price price =
+        productPrice(stage, costs, heat) - costs.productPerStep * double(blockSteps(k));
+    return {price, price};
+  }
+  if (name == "multiply_held") {
+    const int64_t pieces = heldPieces(cast<ComputeOp>(instr.op), stage);
+    const double steps =
+        costs.productPerStep * double(pieces * blockSteps(k) * pieceBlocks(stage, callee));
+    return {{.warm = steps, .first = steps}, {.warm = steps, .first = steps}};
   }
   // What is read is on its way while the block before is multiplied: the steps alone, and the code.
   if (name == "gemv_ahead" || name == "gemv_held") {

@@ -124,6 +124,7 @@ LogicalResult KernelLowering::lowerExpertDown(StageOp stage) {
     });
 
     forExperts(stage, consumer, [&] {
+      holdPieces(stage, consumer);
       consumer.wait("act_full", "const int acts");
       if (quantizesInput(stage))
         consumer.compute("quantize_slot<" + name + ", " + names::kAct.str() + ">",
@@ -131,7 +132,7 @@ LogicalResult KernelLowering::lowerExpertDown(StageOp stage) {
       consumer.local("column", Operands(kernel).columnLocal(),
                      Operands(kernel).column("slot", name + ", " + names::kAct) +
                          "(cta, acts, expert.count)");
-      multiply(stage, consumer, acts);
+      multiply(stage, consumer, acts, heldPieces(stage));
       consumer.release("act_free");
     });
   }

@@ -118,6 +118,12 @@ static StringRef pieceIndex(int64_t blocks) {
   return blocks > 1 ? "piece" : "block";
 }
 
+/// What device functions call the piece of that index, counted from piece `first` on.
+static std::string pieceText(int64_t blocks, int64_t first) {
+  const StringRef index = pieceIndex(blocks);
+  return first ? (Twine(first) + " + " + index).str() : index.str();
+}
+
 // M-tiles with equal pieces: all of a slice, or all but the last and the last.
 SmallVector<KernelLowering::TileRun> KernelLowering::tileRuns(StageOp stage) {
   const Slice slice = tilesOf(stage);
@@ -139,9 +145,8 @@ SmallVector<KernelLowering::TileRun> KernelLowering::tileRuns(StageOp stage) {
 // Pieces `first` .. first + count - 1 of each m-tile of a run, at most `window` under way.
 void KernelLowering::streamPieces(StageOp stage, Steps &steps, bool isExpert, const TileRun &run,
                                   int64_t first, int64_t count, std::optional<int64_t> window) {
-  const StringRef index = pieceIndex(run.blocks);
-  const std::string piece = first ? (llvm::Twine(first) + " + " + index).str() : index.str();
-  steps.loop(index, {c(count)}, [&] {
+  const std::string piece = pieceText(run.blocks, first);
+  steps.loop(pieceIndex(run.blocks), {c(count)}, [&] {
     unsigned m = steps.depth() - 1;
     SmallVector<AffineExpr> at = {firstStrip(stage, m) + run.first * sliceOf(stage).tile,
                                   (d(m + 1) + first) * run.blocks};
@@ -173,9 +178,10 @@ void KernelLowering::stream(StageOp stage, Steps &steps, bool isExpert) {
 }
 
 void KernelLowering::multiplyPiece(StageOp stage, Steps &steps, StringRef sum, StringRef tile,
-                                   AccessAttr rows, const TileRun &run) {
+                                   AccessAttr rows, const TileRun &run, int64_t first) {
   const std::string name = stage.getSymName().str();
-  const StringRef several = run.blocks > 1 ? "s<" : "<", index = pieceIndex(run.blocks);
+  const StringRef several = run.blocks > 1 ? "s<" : "<";
+  const std::string index = pieceText(run.blocks, first);
   if (weightsOf(stage).getWide())
     steps.compute("wide_block" + several + run.config + ", " + names::kRing + ", " + name + "::In>",
                   {sum, "slot", tile, index}, {rows}, {}, {}, /*readsRing=*/true);
@@ -207,7 +213,8 @@ void KernelLowering::multiplyJoined(StageOp stage, Steps &steps, AccessAttr rows
   });
 }
 
-void KernelLowering::multiply(StageOp stage, Steps &steps, AccessAttr rows) {
+// The first `held` pieces of an m-tile are in registers (LowerHeld.cpp).
+void KernelLowering::multiply(StageOp stage, Steps &steps, AccessAttr rows, int64_t held) {
   if (joinsTiles(stage))
     return multiplyJoined(stage, steps, rows);
   Slice slice = sliceOf(stage);
@@ -219,9 +226,11 @@ void KernelLowering::multiply(StageOp stage, Steps &steps, AccessAttr rows) {
         steps.local("sums", ("WideSums<" + name + ", Cta>").str(), "{}");
       else
         steps.local("sum", Operands(kernel).chunkSum(), "{}");
-      steps.loop(pieceIndex(run.blocks), {c(slice.blocks / run.blocks)}, [&] {
+      if (held)
+        multiplyHeld(stage, steps, rows);
+      steps.loop(pieceIndex(run.blocks), {c(slice.blocks / run.blocks - held)}, [&] {
         steps.wait(names::kFull, "const int slot");
-        multiplyPiece(stage, steps, isWide ? "sums" : "sum", run.tile, rows, run);
+        multiplyPiece(stage, steps, isWide ? "sums" : "sum", run.tile, rows, run, held);
         steps.release(names::kFree);
       });
       steps.acquire("p_free", "const int place");
@@ -511,12 +520,13 @@ LogicalResult KernelLowering::lowerLinear(StageOp stage) {
   } else {
     stream(stage, producer, /*isExpert=*/false);
     loadRows(stage);
+    holdPieces(stage, consumer);
     takeRows(stage, consumer);
     std::string name = stage.getSymName().str();
     if (!weightsOf(stage).getWide())
       consumer.local("column", Operands(kernel).columnLocal(),
                      Operands(kernel).column("dense", name + ", " + name + "::In") + "(cta)");
-    multiply(stage, consumer, rows);
+    multiply(stage, consumer, rows, heldPieces(stage));
     releaseRows(stage, consumer);
   }
 

@@ -154,7 +154,7 @@ private:
   void stream(StageOp stage, Steps &steps, bool isExpert);
   void streamPieces(StageOp stage, Steps &steps, bool isExpert, const TileRun &run, int64_t first,
                     int64_t count, std::optional<int64_t> window);
-  void multiply(StageOp stage, Steps &steps, AccessAttr rows);
+  void multiply(StageOp stage, Steps &steps, AccessAttr rows, int64_t held = 0);
   void multiplyJoined(StageOp stage, Steps &steps, AccessAttr rows);
   /// M-tiles of a slice from number `first` on, all of `strips` strips at most, in pieces of
   /// `blocks` blocks; `tile` and `config`: what device functions call one, and their template
@@ -168,7 +168,7 @@ private:
   };
   mlir::SmallVector<TileRun> tileRuns(StageOp stage);
   void multiplyPiece(StageOp stage, Steps &steps, llvm::StringRef sum, llvm::StringRef tile,
-                     AccessAttr rows, const TileRun &run);
+                     AccessAttr rows, const TileRun &run, int64_t first = 0);
   void finishTiles(StageOp stage, Steps &steps, llvm::function_ref<void()> epilogue);
   void fetchResidual(StageOp stage, Steps &steps);
   void releaseRows(StageOp stage, Steps &steps);
@@ -183,6 +183,11 @@ private:
   llvm::LogicalResult storeCandidates(StageOp stage, Steps &steps);
   mlir::SmallVector<mlir::AffineExpr> tileTrips(StageOp stage);
   void addSliceParts(StageOp stage, Steps &epilogue);
+
+  // LowerHeld.cpp
+  int64_t heldPieces(StageOp stage);
+  void holdPieces(StageOp stage, Steps &consumer);
+  void multiplyHeld(StageOp stage, Steps &consumer, AccessAttr rows);
 
   // LowerParts.cpp
   struct TileGroup;

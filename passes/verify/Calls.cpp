@@ -204,11 +204,14 @@ static const Link kNormed[] = {{"poll_stream"}, {"norm_row", /*isMany=*/false, "
 // A tile's last pieces wait in registers until its products are made, and then their sums go out
 // (gemv.cuh).
 static const Link kHeld[] = {{"gemv_ahead", true}, {"gemv_held"}, {"store_part"}};
+// So do its first pieces, until the column is there (gemv.cuh, nvfp4.cuh).
+static const Link kPieces[] = {{"hold_piece", true}, {"multiply_held", true}};
+static const Link kDecoded[] = {{"decode_block"}, {"multiply_decoded", true}};
 
 bool verify::areOfOneWork(Operation *call, Operation *other) {
   const StringRef one = functionOf(call), two = functionOf(other);
-  const ArrayRef<Link> chains[] = {kAttention, kHeads, kBest,   kJoined,
-                                   kPairs,     kAdded, kNormed, kHeld};
+  const ArrayRef<Link> chains[] = {kAttention, kHeads,  kBest, kJoined, kPairs,
+                                   kAdded,     kNormed, kHeld, kPieces, kDecoded};
   return one == two || llvm::any_of(chains, [&](ArrayRef<Link> chain) {
            const auto has = [&](StringRef name) {
              return llvm::any_of(chain, [&](const Link &link) { return link.is(name); });
@@ -361,7 +364,8 @@ static LogicalResult verifyTurn(Block &turn) {
   if (failed(verifyChain(turn, kAttention, /*round=*/2)) || failed(verifyChain(turn, kHeads)) ||
       failed(verifyChain(turn, kBest)) || failed(verifyChain(turn, kJoined)) ||
       failed(verifyChain(turn, kNormed)) || failed(verifyChain(turn, kPairs)) ||
-      failed(verifyChain(turn, kAdded)) ||
+      failed(verifyChain(turn, kAdded)) || failed(verifyChain(turn, kPieces)) ||
+      failed(verifyChain(turn, kDecoded)) ||
       (makes(turn, "gemv_held") && failed(verifyChain(turn, kHeld, /*round=*/1))))
     return failure();
   for (Operation &op : turn) {

@@ -359,6 +359,81 @@ task.kernel @held "toy" target "sm_90a" sms 1 rows 1 {
 
 // -----
 
+// Pieces are multiplied before they are held.
+task.kernel @held "toy" target "sm_90a" sms 1 rows 1 {
+  task.weights @w n 12 k 128 slot 0 rows ["w"]
+  task.ring @ring 2 x 4096 full @w_full free @w_free
+  task.edge 0 @w_full bytes producer -> consumer {slots = 2 : i64}
+  task.edge 1 @w_free credit consumer -> producer {slots = 2 : i64, arrivals = 8 : i64}
+  task.buffer @part [1, 8] f32 smem scratch
+  task.stage @s linear reads [@w[0, 0] 6 x [1]] writes [] config {} {
+    task.role producer {
+      task.for "i" in 2 {
+        task.acquire @w_free
+        task.copy "copy_piece" [] @w[d1 * 3, 0] 3 x [1] to @ring signals @w_full
+      }
+    }
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+    task.role consumer {
+      task.local "sum" : "ChunkSum" = "{}"
+      task.local "held" : "HeldPieces<s, Cta, 2>"
+      task.for "mtile" in 1 {
+        // expected-error @+1 {{expected hold_piece as call 1 on one state, but got multiply_held; each works on what the one before left}}
+        task.compute "multiply_held<s>" ["sum", "held"] reads [] writes []
+      }
+      task.for "piece" in 2 attributes {unrolled} {
+        task.wait @w_full
+        task.compute "hold_piece<s, ring>" ["held", "piece"] reads [] writes [] ring @ring
+        task.release @w_free
+      }
+      task.compute "store_part<part>" ["sum"] reads [] writes [@part[0, 0] 1 x [8]]
+    }
+  }
+}
+
+// -----
+
+// A block is multiplied before it is decoded.
+task.kernel @held "toy" target "sm_90a" sms 1 rows 1 {
+  task.weights @w n 12 k 128 slot 0 rows ["w"]
+  task.ring @ring 2 x 4096 full @w_full free @w_free
+  task.edge 0 @w_full bytes producer -> consumer {slots = 2 : i64}
+  task.edge 1 @w_free credit consumer -> producer {slots = 2 : i64, arrivals = 8 : i64}
+  task.buffer @part [1, 8] f32 smem scratch
+  task.stage @s linear reads [@w[0, 0] 6 x [1]] writes [] config {} {
+    task.role producer {
+      task.for "i" in 2 {
+        task.acquire @w_free
+        task.copy "copy_piece" [] @w[d1 * 3, 0] 3 x [1] to @ring signals @w_full
+      }
+    }
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+    task.role consumer {
+      task.local "sum" : "ChunkSum" = "{}"
+      task.local "held" : "DecodedBlock<s>"
+      task.for "mtile" in 1 {
+        // expected-error @+1 {{expected decode_block as call 1 on one state, but got multiply_decoded; each works on what the one before left}}
+        task.compute "multiply_decoded<s>" ["sum", "held"] reads [] writes []
+      }
+      task.wait @w_full
+      task.compute "decode_block<s, ring>" ["held"] reads [] writes [] ring @ring
+      task.release @w_free
+      task.wait @w_full
+      task.compute "gemv_block<s, ring>" ["sum"] reads [] writes [] ring @ring
+      task.release @w_free
+      task.compute "store_part<part>" ["sum"] reads [] writes [@part[0, 0] 1 x [8]]
+    }
+  }
+}
+
+// -----
+
 // A sum is stored before it is made.
 task.kernel @early "toy" target "sm_90a" sms 1 rows 1 {
   task.buffer @xs [1, 8] f32 smem scratch
