@@ -199,7 +199,6 @@ MEGALITH_DEVICE void multiply_pieces(Cta &cta, ChunkSum &sum, int tile, int piec
 /// A lane's weights of the first Pieces pieces of L's only m-tile.
 template <class L, class Cta, int Pieces> struct HeldPieces {
   using Shape = detail::ShapeOf<L, Cta>;
-  static constexpr int kPieces = Pieces;
   detail::HeldUnit<Shape> unit[Pieces][Shape::kUnits]; // their columns' registers are not used
 };
 
@@ -212,6 +211,7 @@ MEGALITH_DEVICE void hold_piece(const Cta &cta, HeldPieces<L, Cta, Pieces> &held
   static_assert(Cta::Config::kRows == 1);
   detail::StripLane<detail::ShapeOf<L, Cta>> at(cta, tile_strips<L>(cta, 0), tile_first<L>(cta, 0));
   at.template begin_piece<R>(cta, slot);
+  MEGALITH_UNROLL_ALL
   for (auto &unit : held.unit[piece])
     unit.load_a(at);
 }
