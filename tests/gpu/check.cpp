@@ -91,20 +91,22 @@ const std::vector<Model> &checkedModels() {
 
 /// Six layers of random weights make up to 8e-2 of one bf16 that is rounded the other way: launches
 /// are held to their tolerance, whole steps are not.
-constexpr const char *kStream = "muse-spark-mini";
+constexpr const char *kStream = "muse-spark";
 
 /// Virtual ranks share the SMs of one GPU.
 const std::vector<Model> &rankModels() {
   static const std::vector<Model> list = {
       {"qwen3-moe-small", "models/configs/qwen3-moe-small.test.json", 16, -1, {1, 8}, {2, 4, 8}},
       {"qwen3-moe-medium", "tests/gpu/qwen3-moe-medium.test.json", 33, -1, {1, 8}, {2, 4}},
-      {kStream, "models/configs/muse-spark-mini.test.json", 16, -1, {1, 8}, {2, 4, 8}},
+      {"muse-spark-mini", "models/configs/muse-spark-mini.test.json", 16, -1, {1, 8}, {2, 4, 8}},
       {"muse-spark-mini-nvfp4",
        "models/configs/muse-spark-mini.test.json",
        16,
        -1,
        {1, 16},
        {2, 4}},
+      // Consumers hold pieces in registers.
+      {"muse-spark-held-nvfp4", "models/configs/muse-spark-held.test.json", 64, -1, {1}, {2}},
       {"muse-spark-mini-k",
        "models/configs/muse-spark-mini.test.json",
        16,
