@@ -207,6 +207,10 @@ static const Link kHeld[] = {{"gemv_ahead", true}, {"gemv_held"}, {"store_part"}
 // So do its first pieces, until the column is there (gemv.cuh, nvfp4.cuh).
 static const Link kPieces[] = {{"hold_piece", true}, {"multiply_held", true}};
 static const Link kDecoded[] = {{"decode_block"}, {"multiply_decoded", true}};
+// And the other pieces of the tile add to theirs, ascending.
+static const Link kBehindHeld[] = {{"multiply_held", /*isMany=*/false, "multiply_decoded"},
+                                   {"gemv_blocks", /*isMany=*/true, "gemv_block"},
+                                   {"store_part"}};
 
 bool verify::areOfOneWork(Operation *call, Operation *other) {
   const StringRef one = functionOf(call), two = functionOf(other);
@@ -366,7 +370,9 @@ static LogicalResult verifyTurn(Block &turn) {
       failed(verifyChain(turn, kNormed)) || failed(verifyChain(turn, kPairs)) ||
       failed(verifyChain(turn, kAdded)) || failed(verifyChain(turn, kPieces)) ||
       failed(verifyChain(turn, kDecoded)) ||
-      (makes(turn, "gemv_held") && failed(verifyChain(turn, kHeld, /*round=*/1))))
+      (makes(turn, "gemv_held") && failed(verifyChain(turn, kHeld, /*round=*/1))) ||
+      ((makes(turn, "multiply_held") || makes(turn, "multiply_decoded")) &&
+       failed(verifyChain(turn, kBehindHeld))))
     return failure();
   for (Operation &op : turn) {
     if (auto local = dyn_cast<LocalOp>(op); local && failed(verifyVariable(local)))

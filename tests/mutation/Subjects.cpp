@@ -29,7 +29,8 @@ std::string SubjectSpec::name() const {
 const std::vector<SubjectSpec> &mutation::subjects() {
   static const std::string qwen = "models/configs/qwen3-moe-small.test.json",
                            mixtral = "models/configs/mixtral-small.test.json",
-                           muse = "models/configs/muse-spark-tiny.test.json";
+                           muse = "models/configs/muse-spark-tiny.test.json",
+                           narrow = "models/configs/muse-spark-narrow.test.json";
   static const std::vector<SubjectSpec> all = {
       {"tests/ir/task/m0.mlir"},
       {"tests/mutation/hand.mlir"},
@@ -60,6 +61,8 @@ const std::vector<SubjectSpec> &mutation::subjects() {
       {.file = qwen, .rows = 2, .sms = 4, .e4m3Kv = true},
       {.file = muse, .rows = 2, .sms = 4, .nvfp4 = true, .areInputsNvfp4 = true},
       {.file = muse, .rows = 1, .sms = 4, .ranks = 2, .rankExperts = "nk"},
+      // Consumers hold pieces in registers.
+      {narrow, 1, 4, LaunchMode::Fused, /*ranks=*/2, /*nvfp4=*/true},
   };
   return all;
 }

@@ -434,6 +434,46 @@ task.kernel @held "toy" target "sm_90a" sms 1 rows 1 {
 
 // -----
 
+// Sums of later pieces would come before those of the block that is held.
+task.kernel @held "toy" target "sm_90a" sms 1 rows 1 {
+  task.weights @w n 12 k 128 slot 0 rows ["w"]
+  task.ring @ring 2 x 4096 full @w_full free @w_free
+  task.edge 0 @w_full bytes producer -> consumer {slots = 2 : i64}
+  task.edge 1 @w_free credit consumer -> producer {slots = 2 : i64, arrivals = 8 : i64}
+  task.buffer @part [1, 8] f32 smem scratch
+  task.stage @s linear reads [@w[0, 0] 6 x [1]] writes [] config {} {
+    task.role producer {
+      task.for "i" in 2 {
+        task.acquire @w_free
+        task.copy "copy_piece" [] @w[d1 * 3, 0] 3 x [1] to @ring signals @w_full
+      }
+    }
+    task.role poller {
+      task.launch_wait
+      task.launch_dependents
+    }
+    task.role consumer {
+      task.local "held" : "DecodedBlock<s>"
+      task.wait @w_full
+      task.compute "decode_block<s, ring>" ["held"] reads [] writes [] ring @ring
+      task.release @w_free
+      task.for "mtile" in 1 {
+        task.local "sum" : "ChunkSum" = "{}"
+        task.for "block" in 1 {
+          task.wait @w_full
+          // expected-error @+1 {{expected multiply_held as call 1 on one state, but got gemv_block; each works on what the one before left}}
+          task.compute "gemv_block<s, ring>" ["sum", "block"] reads [] writes [] ring @ring
+          task.release @w_free
+        }
+        task.compute "multiply_decoded<s>" ["sum", "held"] reads [] writes []
+        task.compute "store_part<part>" ["sum"] reads [] writes [@part[0, 0] 1 x [8]]
+      }
+    }
+  }
+}
+
+// -----
+
 // A sum is stored before it is made.
 task.kernel @early "toy" target "sm_90a" sms 1 rows 1 {
   task.buffer @xs [1, 8] f32 smem scratch
